@@ -44,6 +44,9 @@ const (
 	CodeDraining          Code = "draining"        // this frontend is shutting down
 )
 
+// CodeInternal is a fault of the server or its data; nothing the client can mend.
+const CodeInternal Code = "internal_error"
+
 // Error is what operations of this package fail with. Only the fields that go
 // with its code are set.
 type Error struct {

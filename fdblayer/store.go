@@ -3,83 +3,231 @@ package fdblayer
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"time"
 
+	"github.com/google/uuid"
+
+	"headwater/fdblayer/kv"
 	"headwater/keys"
 )
 
-var errTODO = errors.New("not written yet")
-
-// Store is the streams of one deployment, as one frontend serves them.
-type Store struct{}
-
-// Create makes a stream, or finds an equal one.
-func (s *Store) Create(ctx context.Context, req CreateRequest) (CreateResult, error) {
-	return CreateResult{}, errTODO
+// Options configure a Store. The zero value of each field means its default.
+type Options struct {
+	// Prefix is the deployment's key prefix; "hw" by default.
+	Prefix []byte
+	// Lanes is how many batches may be under way at once; 4 by default.
+	Lanes int
+	// MaxQueuedBytes and MaxQueuedRequests bound what waits in one lane;
+	// 64 MiB and 65,536 by default.
+	MaxQueuedBytes    int
+	MaxQueuedRequests int
+	// CommitTimeout bounds how long a write is tried; 10 s by default.
+	CommitTimeout time.Duration
+	// ReadTimeout bounds how long a read is tried; 10 s by default.
+	ReadTimeout time.Duration
+	// MaxLiveReaders bounds the live readers of this frontend; 100,000 by default.
+	MaxLiveReaders int
+	// SnapshotGrace is how long a superseded snapshot stays readable for
+	// readers in flight; one hour by default.
+	SnapshotGrace time.Duration
+	// SweepInterval is the pause between two rounds of background work; one
+	// second by default. Negative switches background work off.
+	SweepInterval time.Duration
+	// Now is the clock; time.Now by default.
+	Now func() time.Time
+	// Logger receives what nobody waits for an answer to; slog.Default() by default.
+	Logger *slog.Logger
 }
 
-// Append adds bytes to a stream, closes it, or both.
-func (s *Store) Append(ctx context.Context, req AppendRequest) (AppendResult, error) {
-	return AppendResult{}, errTODO
+func (o Options) withDefaults() Options {
+	def := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	dur := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	if len(o.Prefix) == 0 {
+		o.Prefix = []byte("hw")
+	}
+	def(&o.Lanes, 4)
+	def(&o.MaxQueuedBytes, 64<<20)
+	def(&o.MaxQueuedRequests, 1<<16)
+	def(&o.MaxLiveReaders, 100_000)
+	dur(&o.CommitTimeout, 10*time.Second)
+	dur(&o.ReadTimeout, 10*time.Second)
+	dur(&o.SnapshotGrace, time.Hour)
+	dur(&o.SweepInterval, time.Second)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
 }
 
-// Delete removes a stream; one that forks depend on is only hidden.
-func (s *Store) Delete(ctx context.Context, id StreamID, pre Precondition) error { return errTODO }
+// Store is the streams of one deployment, as one frontend serves them. Any
+// number of Stores may be open on one database. Safe for concurrent use.
+type Store struct {
+	db       kv.Database
+	opts     Options
+	space    keys.Space
+	frontend [16]byte
+	seed     maphash.Seed
+	lanes    []*lane
+	hub      *hub
 
-// Head returns a stream's metadata and its visible snapshot, nil for none. It does not renew a TTL.
-func (s *Store) Head(ctx context.Context, id StreamID, pre Precondition) (Stream, *Snapshot, error) {
-	return Stream{}, nil, errTODO
+	// ctx ends the background work; Close cancels it and waits for work.
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
 }
 
-// Read returns one piece of a stream, empty at the tail. It renews a TTL.
-func (s *Store) Read(ctx context.Context, req ReadRequest) (Piece, error) { return Piece{}, errTODO }
+// ErrFormat is returned by Open for a deployment written by a newer version.
+var ErrFormat = errors.New("fdblayer: the deployment was written by a newer version of Headwater")
 
-// Live opens a live reader and returns the piece there is now, which may be
-// empty. The reader is pinned to the incarnation it found. Close it after use.
-func (s *Store) Live(ctx context.Context, req ReadRequest) (*LiveReader, Piece, error) {
-	return nil, Piece{}, errTODO
+// Open returns a Store over db, which stays the caller's and must be closed
+// after the Store. It checks, or on first use writes, the deployment's format
+// version.
+func Open(ctx context.Context, db kv.Database, opts Options) (*Store, error) {
+	s := &Store{
+		db:       db,
+		opts:     opts.withDefaults(),
+		frontend: uuid.New(),
+		seed:     maphash.MakeSeed(),
+	}
+	s.space = keys.NewSpace(s.opts.Prefix)
+	if err := s.checkFormat(ctx); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.hub = newHub(s)
+	for i := range s.opts.Lanes {
+		l := newLane(s, uint16(i))
+		s.lanes = append(s.lanes, l)
+		s.work.Go(l.run)
+	}
+	if s.opts.SweepInterval > 0 {
+		s.work.Go(s.sweep)
+	}
+	return s, nil
 }
 
-// LiveReader follows one stream. Not safe for concurrent use.
-type LiveReader struct{}
-
-// Next waits for the piece that follows the last one returned. It returns a
-// piece with data, or an empty one that is Closed, or ctx's error, or an
-// [*Error] that ends the reader: CodeNotFound, CodeSoftDeleted,
-// CodeIncarnation (recreated), CodeRetained, CodeDraining, CodeUnavailable.
-func (r *LiveReader) Next(ctx context.Context) (*Event, error) { return nil, errTODO }
-
-// Close releases the reader.
-func (r *LiveReader) Close() {}
-
-// Event is a piece that all readers of a stream on this frontend may share.
-type Event struct {
-	Piece
+// checkFormat reads the format version, writing it where there is none.
+func (s *Store) checkFormat(ctx context.Context) error {
+	key := s.space.System("format")
+	_, err := kv.Transact(ctx, s.db, func(ctx context.Context, tx kv.Tx, _ kv.Attempt) error {
+		v, err := tx.Get(key).Wait(ctx)
+		switch {
+		case err != nil:
+			return err
+		case v == nil:
+			tx.Set(key, []byte{keys.FormatVersion})
+		case len(v) != 1 || v[0] > keys.FormatVersion:
+			return ErrFormat
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("fdblayer: open: %w", err)
+	}
+	return nil
 }
 
-// Encoded returns build's result for this event, made once for each key and
-// shared by all readers. It must depend on nothing but the piece and the key.
-func (e *Event) Encoded(key int, build func(Piece) []byte) []byte { return build(e.Piece) }
+// Drain ends every live reader with CodeDraining and refuses new ones. Other
+// requests are still served.
+func (s *Store) Drain() { s.hub.drain() }
 
-// PublishSnapshot stores a snapshot and makes it the visible one.
-func (s *Store) PublishSnapshot(ctx context.Context, req PublishRequest) (Stream, Snapshot, error) {
-	return Stream{}, Snapshot{}, errTODO
+// Close finishes what is queued, ends the background work and releases the
+// Store. Requests that come after it fail with CodeDraining.
+func (s *Store) Close(ctx context.Context) error {
+	s.Drain()
+	for _, l := range s.lanes {
+		l.close()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, l := range s.lanes {
+			<-l.done
+		}
+		s.cancel()
+		s.hub.wait()
+		s.work.Wait()
+	}()
+	select {
+	case <-done:
+		return s.forget(ctx)
+	case <-ctx.Done():
+		s.cancel()
+		<-done
+		return ctx.Err()
+	}
 }
 
-// OpenSnapshot opens the visible snapshot if it is at offset.
-func (s *Store) OpenSnapshot(ctx context.Context, id StreamID, pre Precondition, offset keys.Offset) (*SnapshotBody, error) {
-	return nil, errTODO
-}
-
-// Retain drops what lies before offset (extensions 2.2).
-func (s *Store) Retain(ctx context.Context, id StreamID, pre Precondition, offset keys.Offset) (Stream, error) {
-	return Stream{}, errTODO
-}
-
-// Bootstrap returns the snapshot and up to maxBytes of the updates after it,
-// for a JSON stream at least one message.
-func (s *Store) Bootstrap(ctx context.Context, id StreamID, pre Precondition, maxBytes int) (*Bootstrap, error) {
-	return nil, errTODO
+// forget removes the witnesses of this frontend, which nobody else reads.
+func (s *Store) forget(ctx context.Context) error {
+	_, err := kv.Transact(ctx, s.db, func(_ context.Context, tx kv.Tx, _ kv.Attempt) error {
+		tx.ClearRange(kv.Range(s.space.FrontendBatches(s.frontend)))
+		return nil
+	})
+	return err
 }
 
 // Ready reports whether the store answers in time.
-func (s *Store) Ready(ctx context.Context) error { return errTODO }
+func (s *Store) Ready(ctx context.Context) error {
+	return kv.Read(ctx, s.db, func(ctx context.Context, tx kv.Tx) error {
+		_, err := tx.Get(s.space.System("format")).Wait(ctx)
+		return err
+	})
+}
+
+// lane returns the lane that writes of a stream go through.
+func (s *Store) lane(id StreamID) *lane {
+	var h maphash.Hash
+	h.SetSeed(s.seed)
+	h.WriteString(id.Bucket)
+	h.WriteByte(0)
+	h.WriteString(id.Stream)
+	return s.lanes[h.Sum64()%uint64(len(s.lanes))]
+}
+
+// read runs fn in a read-only transaction within the read timeout.
+func (s *Store) read(ctx context.Context, fn func(ctx context.Context, tx kv.Tx) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.ReadTimeout, errTimeout)
+	defer cancel()
+	return storeError(kv.Read(ctx, s.db, fn))
+}
+
+// transact runs fn in a transaction of its own within the commit timeout.
+func (s *Store) transact(ctx context.Context, fn func(ctx context.Context, tx kv.Tx, at kv.Attempt) error) (kv.Committed, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.CommitTimeout, errTimeout)
+	defer cancel()
+	c, err := kv.Transact(ctx, s.db, fn)
+	return c, storeError(err)
+}
+
+var errTimeout = errors.New("fdblayer: the store did not answer in time")
+
+// storeError turns what the engine says into an [*Error]; errors of this
+// package and the end of the caller's context pass through.
+func storeError(err error) error {
+	var e *Error
+	switch {
+	case err == nil, errors.As(err, &e):
+		return err
+	case kv.MaybeCommitted(err):
+		return &Error{Code: CodeUnknownOutcome, Detail: "the store can't say whether the write was applied", RetryAfter: time.Second, Err: err}
+	case errors.Is(err, errTimeout), kv.Retryable(err), errors.Is(err, kv.ErrClosed):
+		return &Error{Code: CodeUnavailable, Detail: "the store does not answer", RetryAfter: time.Second, Err: err}
+	}
+	return err
+}

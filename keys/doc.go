@@ -28,6 +28,7 @@
 //	snap      incarnation(16)                              snapshot pointer
 //	blob      incarnation(16) id(16) index(4)              chunk of a staged body
 //	fork      incarnation of source(16) child(16)          meta key of the child
+//	staged    incarnation(16) offset-of-end(16)            blob id(16) of a record too large for its value
 //	fence     bucket                                       purge marker
 //	batch     frontend(16) lane(2)                         id of the last batch, its versionstamp
 //	gc        due-ms(8) id(16)                             a deferred clear

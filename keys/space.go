@@ -24,6 +24,7 @@ const (
 	KindSnapshot Kind = 0x25
 	KindBlob     Kind = 0x26
 	KindFork     Kind = 0x27
+	KindStaged   Kind = 0x28
 	KindBatch    Kind = 0x30
 	KindGC       Kind = 0x31
 	KindLease    Kind = 0x32
@@ -185,6 +186,27 @@ func (s Space) ParseLog(key []byte) (Incarnation, Offset, error) {
 		return Incarnation{}, Offset{}, ErrBadKey
 	}
 	return Incarnation(b), Offset(b[IncarnationLen:]), nil
+}
+
+// StagedStamped is the parameter of a versionstamped-key operation that notes
+// which blob holds the record of that order and length.
+func (s Space) StagedStamped(inc Incarnation, order uint16, length uint32) []byte {
+	end := MakeOffset(Versionstamp{}, order, length)
+	key := s.incarnationKey(KindStaged, inc, end[:]...)
+	return binary.LittleEndian.AppendUint32(key, uint32(len(key)-OffsetLen))
+}
+
+// StagedUntil is the notes of staged records that end at offset or before.
+func (s Space) StagedUntil(inc Incarnation, offset Offset) Range {
+	return Range{
+		Begin: s.incarnationKey(KindStaged, inc),
+		End:   append(s.incarnationKey(KindStaged, inc, offset[:]...), 0),
+	}
+}
+
+// StagedRange is the notes of every staged record of an incarnation.
+func (s Space) StagedRange(inc Incarnation) Range {
+	return prefixRange(s.incarnationKey(KindStaged, inc))
 }
 
 // Tail is the wake key of a stream: every change of it is a reason to look.

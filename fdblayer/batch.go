@@ -1,0 +1,501 @@
+package fdblayer
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"headwater/fdblayer/kv"
+	"headwater/keys"
+)
+
+// batch is the transaction of one lane's batch.
+//
+// Reads: of each stream its meta, and what its requests are judged by: the
+// state of the producers that wrote, Stream-Seq, the last access where a TTL
+// slides; of each bucket that a stream is created in, its fence.
+//
+// Conflict set: all of these but the last access, and the lane's own witness.
+// No log or tail key is read, so batches of different frontends that append to
+// one stream never conflict.
+//
+// Witness: the key batch/frontend/lane gets the attempt's number and, by the
+// engine, its versionstamp. An attempt whose outcome is unknown is looked up
+// there by the next one. Every attempt reads the witness before it writes it,
+// so an attempt that lands late, after another has committed, is refused.
+type batch struct {
+	lane  *lane
+	store *Store
+	work  []*pending
+	// unknown are the attempts that may have committed.
+	unknown []*attempt
+}
+
+// attempt is what one run over a batch decided.
+type attempt struct {
+	number   uint64
+	views    []*view
+	outcomes []outcome // parallel to batch.work
+}
+
+func newBatch(l *lane, work []*pending) *batch {
+	return &batch{lane: l, store: l.store, work: work}
+}
+
+// run tries until an attempt has committed, or one found nothing to write, and
+// fills in the outcome of every request.
+func (b *batch) run(ctx context.Context) error {
+	tx := b.store.db.Begin()
+	defer tx.Cancel()
+	for n := 0; ; n++ {
+		a, stamp, err := b.try(ctx, tx)
+		if err == nil {
+			return b.finish(ctx, a, stamp)
+		}
+		maybe := a != nil && kv.MaybeCommitted(err)
+		if maybe {
+			b.unknown = append(b.unknown, a)
+		}
+		if !maybe && !kv.Retryable(err) {
+			return b.unresolved(err)
+		}
+		if perr := kv.Pause(ctx, n); perr != nil {
+			return b.unresolved(perr)
+		}
+		tx.Reset()
+	}
+}
+
+// unresolved is err, told as an unknown outcome where an attempt may yet have
+// committed.
+func (b *batch) unresolved(err error) error {
+	if len(b.unknown) == 0 {
+		return err
+	}
+	return &Error{
+		Code: CodeUnknownOutcome, Detail: "the store can't say whether the write was applied",
+		RetryAfter: time.Second, Err: err,
+	}
+}
+
+// try makes one attempt. The attempt it returns is nil where nothing was sent
+// to be committed.
+func (b *batch) try(ctx context.Context, tx kv.Tx) (*attempt, keys.Versionstamp, error) {
+	witness := b.store.space.Batch(b.store.frontend, b.lane.index)
+	if len(b.unknown) > 0 {
+		a, stamp, err := b.look(ctx, tx, witness)
+		if a != nil || err != nil {
+			return a, stamp, err
+		}
+	}
+	now := b.store.now()
+	views, err := b.load(ctx, tx, now)
+	if err != nil {
+		return nil, keys.Versionstamp{}, err
+	}
+	b.lane.attempt++
+	a := &attempt{number: b.lane.attempt, views: views.order, outcomes: make([]outcome, len(b.work))}
+	for i, p := range b.work {
+		a.outcomes[i] = judge(views.get(p.id), p, now)
+	}
+	wrote := false
+	for _, v := range a.views {
+		w, err := b.store.writeView(ctx, tx, v, now)
+		if err != nil {
+			return nil, keys.Versionstamp{}, err
+		}
+		wrote = wrote || w
+	}
+	for i, p := range b.work {
+		if p.staged != nil && a.outcomes[i].err == nil {
+			tx.Clear(p.staged.lease)
+		}
+	}
+	if !wrote {
+		return a, keys.Versionstamp{}, nil
+	}
+	tx.AddReadConflictKey(witness)
+	tx.Atomic(kv.SetVersionstampedValue, witness, witnessValue(a.number))
+	if err := tx.Commit(ctx); err != nil {
+		return a, keys.Versionstamp{}, err
+	}
+	return a, tx.Versionstamp(), nil
+}
+
+// look reads the witness and returns the attempt that it names, if it is one
+// of this batch's.
+func (b *batch) look(ctx context.Context, tx kv.Tx, witness []byte) (*attempt, keys.Versionstamp, error) {
+	v, err := tx.Get(witness).Wait(ctx)
+	if err != nil || len(v) != witnessLen {
+		return nil, keys.Versionstamp{}, err
+	}
+	number := binary.BigEndian.Uint64(v)
+	for _, a := range b.unknown {
+		if a.number == number {
+			return a, keys.Versionstamp(v[8:]), nil
+		}
+	}
+	return nil, keys.Versionstamp{}, nil
+}
+
+const witnessLen = 8 + keys.VersionstampLen
+
+func witnessValue(number uint64) []byte {
+	v := binary.BigEndian.AppendUint64(make([]byte, 0, witnessLen+4), number)
+	v = append(v, make([]byte, keys.VersionstampLen)...)
+	return binary.LittleEndian.AppendUint32(v, 8)
+}
+
+// judge applies one request to its stream's view.
+func judge(v *view, p *pending, now time.Time) outcome {
+	if p.create != nil {
+		if p.staged != nil && !p.staged.held {
+			return outcome{err: &Error{Code: codeRestage}}
+		}
+		return v.create(now, p.create, p.fresh, p.staged.blob())
+	}
+	if p.staged != nil {
+		if e := v.missing(now); e != nil {
+			return outcome{err: e}
+		}
+		if !p.staged.held || v.meta.incarnation != p.staged.incarnation {
+			return outcome{err: &Error{Code: codeRestage}}
+		}
+	}
+	return v.append(now, p.append, p.staged.blob())
+}
+
+// codeRestage says a staged body was collected, or its stream replaced, before
+// it could be made visible. It never leaves the package.
+const codeRestage Code = "restage"
+
+// views are the streams of one attempt in the order they were first named.
+type views struct {
+	order []*view
+	byID  map[StreamID]*view
+}
+
+func (vs *views) get(id StreamID) *view { return vs.byID[id] }
+
+// viewReads are the reads of one view under way.
+type viewReads struct {
+	meta, fence, seq, touch kv.Value
+	producers               map[string]kv.Value
+}
+
+// load reads the views of every stream the batch names: their metadata at
+// once, then, at once, what depends on it.
+func (b *batch) load(ctx context.Context, tx kv.Tx, now time.Time) (*views, error) {
+	vs := &views{byID: make(map[StreamID]*view, len(b.work))}
+	reads := make(map[*view]*viewReads, len(b.work))
+	space := b.store.space
+	for _, p := range b.work {
+		v := vs.byID[p.id]
+		if v == nil {
+			v = &view{id: p.id}
+			vs.byID[p.id] = v
+			vs.order = append(vs.order, v)
+			reads[v] = &viewReads{meta: tx.Get(space.Meta(p.id.Bucket, p.id.Stream))}
+		}
+		if r := reads[v]; p.create != nil && p.id.Bucket != "" && r.fence == nil {
+			r.fence = tx.Get(space.Fence(p.id.Bucket))
+		}
+	}
+	leases := make([]kv.Value, len(b.work))
+	for i, p := range b.work {
+		if p.staged != nil {
+			leases[i] = tx.Get(p.staged.lease)
+		}
+	}
+	for _, v := range vs.order {
+		r := reads[v]
+		raw, err := r.meta.Wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := v.setMeta(raw); err != nil {
+			return nil, err
+		}
+		if r.fence != nil {
+			f, err := r.fence.Wait(ctx)
+			if err != nil {
+				return nil, err
+			}
+			v.fenced = f != nil
+		}
+	}
+	for _, p := range b.work {
+		v := vs.byID[p.id]
+		b.issue(tx, v, reads[v], p)
+	}
+	for _, v := range vs.order {
+		if err := b.settle(ctx, tx, v, reads[v], now); err != nil {
+			return nil, err
+		}
+	}
+	for i, l := range leases {
+		if l == nil {
+			continue
+		}
+		held, err := l.Wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		b.work[i].staged.held = held != nil
+	}
+	return vs, nil
+}
+
+func (v *view) setMeta(raw []byte) error {
+	if raw == nil {
+		return nil
+	}
+	m, err := decodeMeta(raw)
+	if err != nil {
+		return err
+	}
+	v.meta = m
+	v.packer.json = MediaType(m.contentType) == "application/json"
+	return nil
+}
+
+// issue starts the reads that p is judged by.
+func (b *batch) issue(tx kv.Tx, v *view, r *viewReads, p *pending) {
+	if v.meta == nil {
+		return
+	}
+	space, inc := b.store.space, v.meta.incarnation
+	if v.meta.expiry.HasTTL && r.touch == nil {
+		// By snapshot: two frontends that append renew the same key, and
+		// must not conflict over it.
+		r.touch = tx.Snapshot().Get(space.Touch(inc))
+	}
+	if p.append == nil {
+		return
+	}
+	if p.append.Seq != nil && r.seq == nil {
+		r.seq = tx.Get(space.Seq(inc))
+	}
+	if pr := p.append.Producer; pr != nil && r.producers[pr.ID] == nil {
+		if r.producers == nil {
+			r.producers = make(map[string]kv.Value)
+		}
+		r.producers[pr.ID] = tx.Get(space.Producer(inc, pr.ID))
+	}
+}
+
+// settle waits for the reads of one view.
+func (b *batch) settle(ctx context.Context, tx kv.Tx, v *view, r *viewReads, now time.Time) error {
+	if r.touch != nil {
+		raw, err := r.touch.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		v.touched = decodeTouch(raw)
+	}
+	if r.seq != nil {
+		raw, err := r.seq.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		if raw != nil {
+			s := string(raw)
+			v.seq = &s
+		}
+	}
+	for id, f := range r.producers {
+		raw, err := f.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		if raw == nil {
+			continue
+		}
+		st, err := decodeProducer(raw)
+		if err != nil {
+			return err
+		}
+		if v.producers == nil {
+			v.producers = make(map[string]producerState, len(r.producers))
+		}
+		v.producers[id] = st
+	}
+	return b.store.settleExpiry(ctx, tx, v, now)
+}
+
+// settleExpiry looks, where the stream has expired, whether forks keep it, and
+// makes the verdict conflict with an access that renews it meanwhile.
+func (s *Store) settleExpiry(ctx context.Context, tx kv.Tx, v *view, now time.Time) error {
+	if !v.expired(now) {
+		return nil
+	}
+	tx.AddReadConflictKey(s.space.Touch(v.meta.incarnation))
+	var err error
+	v.hasForks, err = s.hasForks(ctx, tx, v.meta.incarnation)
+	return err
+}
+
+func (s *Store) hasForks(ctx context.Context, tx kv.Reader, inc keys.Incarnation) (bool, error) {
+	r := s.space.ForkRange(inc)
+	rows, _, err := tx.GetRange(kv.FirstGreaterOrEqual(r.Begin), kv.FirstGreaterOrEqual(r.End),
+		kv.RangeOptions{Limit: 1}).Next(ctx)
+	return len(rows) > 0, err
+}
+
+// writeView writes what the requests made of one stream.
+func (s *Store) writeView(ctx context.Context, tx kv.Tx, v *view, now time.Time) (wrote bool, err error) {
+	touch := v.touchDue(now)
+	if v.meta == nil || !v.writes() && !touch {
+		return false, nil
+	}
+	inc := v.meta.incarnation
+	if v.replaced != nil {
+		if err := s.remove(ctx, tx, v.id, v.replaced); err != nil {
+			return false, err
+		}
+	}
+	if v.metaChanged {
+		tx.Set(s.space.Meta(v.id.Bucket, v.id.Stream), v.meta.encode())
+	}
+	if v.born {
+		s.indexExpiry(tx, v.id, v.meta, now)
+	}
+	for i, r := range v.packer.done() {
+		tx.Atomic(kv.SetVersionstampedKey, s.space.LogStamped(inc, uint16(i), r.length), r.value)
+		if r.staged != nil {
+			tx.Atomic(kv.SetVersionstampedKey, s.space.StagedStamped(inc, uint16(i), r.length), r.staged[:])
+		}
+	}
+	if v.woken {
+		tx.Atomic(kv.SetVersionstampedValue, s.space.Tail(inc), wakeValue[:])
+	}
+	for id := range v.dirtyProducers {
+		s.writeProducer(tx, inc, id, v.producers[id])
+	}
+	if v.seqChanged {
+		tx.Set(s.space.Seq(inc), []byte(*v.seq))
+	}
+	if touch {
+		tx.Atomic(kv.Max, s.space.Touch(inc), encodeTouch(now))
+	}
+	return true, nil
+}
+
+// wakeValue becomes the versionstamp of the transaction that writes it.
+var wakeValue [keys.VersionstampLen + 4]byte
+
+// A producer's state: the offset after what it last wrote, epoch, sequence
+// number, and whether the offset stands for the tail of a closed stream.
+const producerLen = keys.OffsetLen + 8 + 8 + 1
+
+func (s *Store) writeProducer(tx kv.Tx, inc keys.Incarnation, id string, st producerState) {
+	key := s.space.Producer(inc, id)
+	b := append(make([]byte, 0, producerLen+4), st.next.offset[:]...)
+	b = binary.BigEndian.AppendUint64(b, st.epoch)
+	b = binary.BigEndian.AppendUint64(b, st.seq)
+	if st.next.tail {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
+	if !st.next.stamp {
+		tx.Set(key, b)
+		return
+	}
+	tx.Atomic(kv.SetVersionstampedValue, key, binary.LittleEndian.AppendUint32(b, 0))
+}
+
+func decodeProducer(b []byte) (producerState, error) {
+	if len(b) != producerLen {
+		return producerState{}, errCorrupt
+	}
+	return producerState{
+		epoch: binary.BigEndian.Uint64(b[keys.OffsetLen:]),
+		seq:   binary.BigEndian.Uint64(b[keys.OffsetLen+8:]),
+		next:  position{offset: keys.Offset(b), tail: b[producerLen-1] == 1},
+	}, nil
+}
+
+// finish turns the outcomes of the attempt that counts into answers.
+func (b *batch) finish(ctx context.Context, a *attempt, stamp keys.Versionstamp) error {
+	for _, v := range a.views {
+		if v.woken && v.meta != nil {
+			b.store.hub.kick(v.meta.incarnation)
+		}
+		if v.replaced != nil {
+			b.store.hub.kick(v.replaced.incarnation)
+		}
+	}
+	tails, err := b.tails(ctx, a)
+	for i, p := range b.work {
+		o := &a.outcomes[i]
+		if o.next.tail && err != nil {
+			p.out = outcome{err: internalError(storeError(err))}
+			continue
+		}
+		next := o.next.offset
+		switch {
+		case o.next.stamp:
+			copy(next[:], stamp[:])
+		case o.next.tail:
+			next = tails[o.forStream.incarnation]
+		}
+		o.answer(p, next)
+		p.out = *o
+	}
+	return nil
+}
+
+// answer completes an outcome with the offset it names.
+func (o *outcome) answer(p *pending, next keys.Offset) {
+	switch {
+	case o.err != nil:
+		if o.forStream != nil && o.next.tail {
+			o.err.Offset, o.err.HasOffset = next, true
+		}
+	case p.create != nil:
+		o.create.Stream = streamOf(p.id, o.forStream, next)
+	default:
+		o.append.Incarnation = o.forStream.incarnation
+		o.append.Next = next
+		o.append.Closed = o.append.Closed || o.forStream.closed
+	}
+}
+
+// tails reads the tails that outcomes name, after the commit, so that they
+// cover everything that committed before it.
+func (b *batch) tails(ctx context.Context, a *attempt) (map[keys.Incarnation]keys.Offset, error) {
+	metas := make(map[keys.Incarnation]*meta)
+	for _, o := range a.outcomes {
+		if o.next.tail && o.forStream != nil {
+			metas[o.forStream.incarnation] = o.forStream
+		}
+	}
+	if len(metas) == 0 {
+		return nil, nil
+	}
+	tails := make(map[keys.Incarnation]keys.Offset, len(metas))
+	err := kv.Read(ctx, b.store.db, func(ctx context.Context, tx kv.Tx) error {
+		reads := make(map[keys.Incarnation]kv.Value, len(metas))
+		for inc := range metas {
+			reads[inc] = b.store.lastRecord(tx, inc)
+		}
+		for inc, f := range reads {
+			t, err := b.store.tail(ctx, f, metas[inc])
+			if err != nil {
+				return err
+			}
+			tails[inc] = t
+		}
+		return nil
+	})
+	return tails, err
+}
+
+// internalError makes an [*Error] of what no request caused.
+func internalError(err error) *Error {
+	if e, ok := err.(*Error); ok {
+		return e
+	}
+	return &Error{Code: CodeInternal, Detail: "internal error", Err: err}
+}

@@ -1,0 +1,227 @@
+package fdblayer
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"headwater/fdblayer/kv"
+	"headwater/keys"
+)
+
+// maxForkDepth bounds a chain of forks, so that deleting the last of them
+// stays one transaction and metadata stay small.
+const maxForkDepth = 256
+
+// createFork makes a fork (PROTOCOL.md 4.2).
+//
+// Reads: the target's view and its bucket's fence; the source's view; by
+// snapshot the source's tail and, for a sub-offset, its records. Conflict set:
+// both meta keys. So the source can't be deleted unseen, and appends to it,
+// which only move the tail further, don't matter. Witness: the incarnation,
+// which is chosen once for all attempts.
+func (s *Store) createFork(ctx context.Context, req CreateRequest) (CreateResult, error) {
+	if req.Fork.Source.Bucket != req.ID.Bucket {
+		return CreateResult{}, errorf(CodeBadFork, "a fork and its source must be in one bucket")
+	}
+	if len(req.Body) > MaxInlineBody {
+		return CreateResult{}, errorf(CodeTooLarge, "a fork's first body can't be longer than %d bytes", MaxInlineBody)
+	}
+	inc := keys.NewIncarnation()
+	var o outcome
+	var made *view
+	committed, err := s.transact(ctx, func(ctx context.Context, tx kv.Tx, at kv.Attempt) error {
+		now := s.now()
+		v, err := s.lookTarget(ctx, tx, req.ID, now)
+		if err != nil {
+			return err
+		}
+		made = v
+		if at.Unknown && v.meta != nil && v.meta.incarnation == inc {
+			// An earlier attempt committed. What it made may have been
+			// appended to since, so its first bytes are no longer the tail.
+			o = outcome{forStream: v.meta, next: v.tail(), create: CreateResult{Created: true}}
+			return nil
+		}
+		var fresh *meta
+		if e := v.missing(now); e != nil && e.Code == CodeNotFound && !v.fenced && !req.Precondition.Set {
+			if fresh, err = s.forkMeta(ctx, tx, &req, inc, now); err != nil {
+				return err
+			}
+			tx.Set(s.space.Fork(fresh.fork.sourceIncarnation, inc), s.space.Meta(req.ID.Bucket, req.ID.Stream))
+		}
+		o = v.create(now, &req, fresh, nil)
+		if o.err != nil {
+			return o.err
+		}
+		_, err = s.writeView(ctx, tx, v, now)
+		return err
+	})
+	if err != nil {
+		return CreateResult{}, err
+	}
+	return s.forkResult(ctx, req.ID, made, o, committed)
+}
+
+func (s *Store) lookTarget(ctx context.Context, tx kv.Tx, id StreamID, now time.Time) (*view, error) {
+	v, err := s.look(ctx, tx, id, now)
+	if err != nil || id.Bucket == "" {
+		return v, err
+	}
+	fence, err := tx.Get(s.space.Fence(id.Bucket)).Wait(ctx)
+	v.fenced = fence != nil
+	return v, err
+}
+
+func (s *Store) forkResult(ctx context.Context, id StreamID, v *view, o outcome, c kv.Committed) (CreateResult, error) {
+	next := o.next.offset
+	if o.next.stamp {
+		copy(next[:], c.Versionstamp[:])
+	}
+	if v.replaced != nil {
+		s.hub.kick(v.replaced.incarnation)
+	}
+	if o.next.tail {
+		err := s.read(ctx, func(ctx context.Context, tx kv.Tx) error {
+			var err error
+			next, err = s.tail(ctx, s.lastRecord(tx, o.forStream.incarnation), o.forStream)
+			return err
+		})
+		if err != nil {
+			return CreateResult{}, err
+		}
+	}
+	o.create.Stream = streamOf(id, o.forStream, next)
+	return o.create, nil
+}
+
+// forkMeta reads the source and returns the metadata of a fork of it.
+func (s *Store) forkMeta(ctx context.Context, tx kv.Tx, req *CreateRequest, inc keys.Incarnation, now time.Time) (*meta, error) {
+	src, err := s.see(ctx, tx, req.Fork.Source, now)
+	if err != nil {
+		return nil, sourceError(err)
+	}
+	if req.ContentType != "" && MediaType(req.ContentType) != MediaType(src.meta.contentType) {
+		return nil, errorf(CodeForkConflict, "the source holds %s", src.meta.contentType)
+	}
+	point, err := s.forkPoint(ctx, tx, src, req.Fork)
+	if err != nil {
+		return nil, err
+	}
+	m := s.freshMeta(req)
+	m.incarnation = inc
+	m.created = now
+	if req.ContentType == "" {
+		m.contentType = src.meta.contentType
+	}
+	if !req.Expiry.HasTTL && req.Expiry.At.IsZero() {
+		m.expiry, m.inheritedExpiry = src.meta.expiry, true
+	}
+	m.retained = src.meta.retained
+	f := &forkMeta{
+		source: req.Fork.Source, sourceIncarnation: src.meta.incarnation,
+		subOffset: req.Fork.SubOffset, segments: segmentsUntil(src.meta, point),
+	}
+	if req.Fork.Offset != nil {
+		f.hasOffset, f.offset = true, *req.Fork.Offset
+	}
+	if src.meta.fork != nil {
+		f.depth = src.meta.fork.depth + 1
+	}
+	if f.depth >= maxForkDepth {
+		return nil, errorf(CodeForkConflict, "a chain of forks can't be longer than %d", maxForkDepth)
+	}
+	m.fork = f
+	return m, nil
+}
+
+// sourceError tells the errors of a fork's source from those of its target.
+func sourceError(err error) error {
+	switch {
+	case isCode(err, CodeNotFound):
+		return errorf(CodeSourceNotFound, "the fork's source does not exist")
+	case isCode(err, CodeSoftDeleted):
+		return errorf(CodeSourceDeleted, "the fork's source was deleted")
+	}
+	return err
+}
+
+// segmentsUntil is what a fork at point inherits, flattened. Segments that
+// hold nothing are left out, so that forks of forks at one point stay small.
+func segmentsUntil(m *meta, point keys.Offset) []segment {
+	var out []segment
+	begin := keys.StartOffset
+	for _, seg := range m.segments() {
+		if !begin.Less(point) {
+			break
+		}
+		if point.Less(seg.upto) {
+			seg.upto = point
+		}
+		out = append(out, seg)
+		begin = seg.upto
+	}
+	return out
+}
+
+// forkPoint resolves the anchor and the sub-offset of a fork.
+func (s *Store) forkPoint(ctx context.Context, tx kv.Reader, src *seen, f *Fork) (keys.Offset, error) {
+	anchor := src.tail
+	if f.Offset != nil {
+		anchor = *f.Offset
+	}
+	if anchor.IsStart() && !src.meta.retained.IsStart() || anchor.Less(src.meta.retained) {
+		e := errorf(CodeRetained, "the fork offset is before the source's earliest retained one")
+		e.Offset, e.HasOffset = src.meta.retained, true
+		return anchor, e
+	}
+	if src.tail.Less(anchor) {
+		return anchor, errorf(CodeBadFork, "the fork offset is beyond the source's tail")
+	}
+	exists, boundary, err := s.locate(ctx, tx, src.meta, anchor, src.tail)
+	if err != nil {
+		return anchor, err
+	}
+	json := src.stream().JSON()
+	if !exists || json && !boundary {
+		return anchor, errorf(CodeBadFork, "the fork offset is no position of the source")
+	}
+	if f.SubOffset == 0 {
+		return anchor, nil
+	}
+	return s.advance(ctx, tx, src, anchor, f.SubOffset, json)
+}
+
+// advance returns the position n messages, or bytes, past anchor.
+func (s *Store) advance(ctx context.Context, tx kv.Reader, src *seen, anchor keys.Offset, n uint64, json bool) (keys.Offset, error) {
+	at := anchor
+	err := s.walk(ctx, tx, src.meta, anchor, 0, func(r visit) (bool, error) {
+		if !json {
+			step := min(n, uint64(r.take-r.skip))
+			n -= step
+			at = r.end.WithCount(r.skip + uint32(step))
+			return n > 0, nil
+		}
+		b, err := s.bytes(ctx, tx, r, int(r.take-r.skip))
+		if err != nil {
+			return false, err
+		}
+		for i := 0; i < len(b) && n > 0; {
+			j := bytes.IndexByte(b[i:], '\n')
+			if j < 0 {
+				break
+			}
+			i += j + 1
+			n--
+			at = r.end.WithCount(r.skip + uint32(i))
+		}
+		return n > 0, nil
+	})
+	if err != nil {
+		return at, err
+	}
+	if n > 0 {
+		return at, errorf(CodeBadFork, "the fork sub-offset is beyond the source's tail")
+	}
+	return at, nil
+}
