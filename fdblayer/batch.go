@@ -427,10 +427,11 @@ func (b *batch) finish(ctx context.Context, a *attempt, stamp keys.Versionstamp)
 		}
 	}
 	tails, err := b.tails(ctx, a)
+	err = storeError(context.Background(), err, false)
 	for i, p := range b.work {
 		o := &a.outcomes[i]
 		if o.next.tail && err != nil {
-			p.out = outcome{err: internalError(storeError(err))}
+			p.out = outcome{err: internalError(err)}
 			continue
 		}
 		next := o.next.offset

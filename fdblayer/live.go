@@ -167,6 +167,6 @@ func wholeRunes(b []byte) bool {
 	if len(b) == 0 {
 		return true
 	}
-	last, _ := utf8.DecodeLastRune(b)
-	return utf8.RuneStart(b[0]) && last != utf8.RuneError
+	last, size := utf8.DecodeLastRune(b)
+	return utf8.RuneStart(b[0]) && !(last == utf8.RuneError && size == 1)
 }

@@ -133,7 +133,7 @@ func (v *view) create(now time.Time, req *CreateRequest, fresh *meta, staged *bl
 	case req.Precondition.Set:
 		return outcome{err: errorf(CodeIncarnation, "there is no stream at this path")}
 	}
-	if v.meta != nil {
+	if v.replaced == nil {
 		v.replaced = v.meta
 	}
 	v.meta, v.touched, v.hasForks = fresh, now, false

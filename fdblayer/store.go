@@ -202,31 +202,38 @@ func (s *Store) lane(id StreamID) *lane {
 
 // read runs fn in a read-only transaction within the read timeout.
 func (s *Store) read(ctx context.Context, fn func(ctx context.Context, tx kv.Tx) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.ReadTimeout, errTimeout)
+	tctx, cancel := context.WithTimeoutCause(ctx, s.opts.ReadTimeout, errTimeout)
 	defer cancel()
-	return storeError(kv.Read(ctx, s.db, fn))
+	return storeError(ctx, kv.Read(tctx, s.db, fn), false)
 }
 
 // transact runs fn in a transaction of its own within the commit timeout.
 func (s *Store) transact(ctx context.Context, fn func(ctx context.Context, tx kv.Tx, at kv.Attempt) error) (kv.Committed, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.CommitTimeout, errTimeout)
+	tctx, cancel := context.WithTimeoutCause(ctx, s.opts.CommitTimeout, errTimeout)
 	defer cancel()
-	c, err := kv.Transact(ctx, s.db, fn)
-	return c, storeError(err)
+	c, err := kv.Transact(tctx, s.db, fn)
+	return c, storeError(ctx, err, true)
 }
 
 var errTimeout = errors.New("fdblayer: the store did not answer in time")
 
-// storeError turns what the engine says into an [*Error]; errors of this
-// package and the end of the caller's context pass through.
-func storeError(err error) error {
+// storeError turns what the engine says into an [*Error]. Errors of this
+// package pass through, and so does the end of the caller's own context where
+// nothing can have been written. wrote tells a transaction that may have been
+// committing.
+func storeError(caller context.Context, err error, wrote bool) error {
 	var e *Error
 	switch {
 	case err == nil, errors.As(err, &e):
 		return err
-	case kv.MaybeCommitted(err):
+	case wrote && kv.MaybeCommitted(err):
 		return &Error{Code: CodeUnknownOutcome, Detail: "the store can't say whether the write was applied", RetryAfter: time.Second, Err: err}
-	case errors.Is(err, errTimeout), kv.Retryable(err), errors.Is(err, kv.ErrClosed):
+	case caller.Err() != nil:
+		return fmt.Errorf("fdblayer: %w", context.Cause(caller))
+	case kv.Code(err) != 0 && !kv.Retryable(err) && !kv.MaybeCommitted(err):
+		return err
+	case kv.Code(err) != 0, errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, context.Canceled), errors.Is(err, kv.ErrClosed):
 		return &Error{Code: CodeUnavailable, Detail: "the store does not answer", RetryAfter: time.Second, Err: err}
 	}
 	return err
