@@ -46,7 +46,7 @@ race: ## the same under the race detector (needs a C compiler)
 	$(GO) test -race $(TAGS) ./...
 
 lint: ## gofmt, go vet, golangci-lint
-	$(GO) run ./ci/check -only fmt,vet,lint
+	$(GO) run ./ci/drive check --only fmt,vet,lint
 
 fmt: ## format the sources
 	gofmt -w $$(git ls-files '*.go')
@@ -55,13 +55,13 @@ bench: ## run the Go benchmarks
 	$(GO) test $(TAGS) -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
 conformance: ## the public conformance suite: STORE=embedded|memory|fdb FRONTENDS=n SURFACE=base|bucket
-	$(GO) run $(TAGS) ./ci/drive conformance --store $(STORE) --frontends $(FRONTENDS) --surface $(SURFACE)
+	$(GO) run ./ci/drive conformance --store $(STORE) --frontends $(FRONTENDS) --surface $(SURFACE)
 
 client: ## the official TypeScript client, end to end: STORE, FRONTENDS, SURFACE
-	$(GO) run $(TAGS) ./ci/drive client --store $(STORE) --frontends $(FRONTENDS) --surface $(SURFACE)
+	$(GO) run ./ci/drive client --store $(STORE) --frontends $(FRONTENDS) --surface $(SURFACE)
 
 extensions: ## our black-box suite of the extension spec: STORE, FRONTENDS, SURFACE
-	$(GO) run $(TAGS) ./ci/drive extensions --store $(STORE) --frontends $(FRONTENDS) --surface $(SURFACE)
+	$(GO) run ./ci/drive extensions --store $(STORE) --frontends $(FRONTENDS) --surface $(SURFACE)
 
 fuzz: ## run every fuzz target for $(FUZZTIME)
 	@for p in $$($(GO) list ./...); do \
