@@ -31,8 +31,10 @@ const (
 	CodeGrvProxyMemoryLimit    = 1078
 	CodeOperationCancelled     = 1101
 	CodeTagThrottled           = 1213
-	CodeInvalidMutation        = 2006
+	CodeIOError                = 1510
+	CodeClientInvalidOperation = 2000
 	CodeKeyOutsideLegalRange   = 2004
+	CodeInvertedRange          = 2005
 	CodeUsedDuringCommit       = 2017
 	CodeTransactionTooLarge    = 2101
 	CodeKeyTooLarge            = 2102
@@ -56,7 +58,9 @@ var names = map[int]string{
 	CodeGrvProxyMemoryLimit:    "GRV proxy memory limit exceeded",
 	CodeOperationCancelled:     "operation was cancelled",
 	CodeTagThrottled:           "transaction tag is being throttled",
-	CodeInvalidMutation:        "invalid mutation",
+	CodeIOError:                "disk i/o operation failed",
+	CodeClientInvalidOperation: "invalid API call",
+	CodeInvertedRange:          "range begin key larger than end key",
 	CodeKeyOutsideLegalRange:   "key outside legal range",
 	CodeUsedDuringCommit:       "operation issued while a commit was outstanding",
 	CodeTransactionTooLarge:    "transaction exceeds byte limit",

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -35,8 +36,9 @@ type Committed struct {
 // run several times and must have no side effect but on tx; results it stores
 // in captured variables must be stored anew in each run.
 //
-// Where ctx ends after a commit whose outcome is unknown, the error says so by
-// [MaybeCommitted].
+// Where ctx or the engine ends the loop after a commit whose outcome is unknown,
+// the error says so by [MaybeCommitted]. An error of fn's own is returned as it
+// is: fn knows of the unknown outcome and looked for its witness.
 func Transact(ctx context.Context, db Database, fn func(ctx context.Context, tx Tx, at Attempt) error) (Committed, error) {
 	tx := db.Begin()
 	defer tx.Cancel()
@@ -51,17 +53,24 @@ func Transact(ctx context.Context, db Database, fn func(ctx context.Context, tx 
 			at.Unknown = at.Unknown || MaybeCommitted(err)
 		}
 		if !Retryable(err) {
+			if at.Unknown && !MaybeCommitted(err) && (ctx.Err() != nil || Code(err) != 0 || errors.Is(err, ErrClosed)) {
+				err = unknown(err)
+			}
 			return Committed{}, err
 		}
 		if werr := Pause(ctx, at.Number); werr != nil {
 			if at.Unknown {
-				return Committed{}, fmt.Errorf("%w: %w", &Error{Code: CodeCommitUnknownResult}, werr)
+				return Committed{}, unknown(werr)
 			}
 			return Committed{}, fmt.Errorf("%w after %w", werr, err)
 		}
 		at.Number++
 		tx.Reset()
 	}
+}
+
+func unknown(cause error) error {
+	return fmt.Errorf("%w: %w", &Error{Code: CodeCommitUnknownResult}, cause)
 }
 
 // Read runs fn in a transaction that only reads, with the same retries, and

@@ -231,7 +231,7 @@ func (m *committer) commit() {
 		must(batch.Close())
 		return
 	}
-	if err := m.db.apply(batch); err != nil {
+	if err := guard(func() error { return m.db.store.Apply(batch, pebble.Sync) }); err != nil {
 		m.fail(fmt.Errorf("embedded: write the log: %w", err), accepted)
 		return
 	}
@@ -357,20 +357,20 @@ func (m *committer) fail(cause error, inDoubt []*commit) {
 	}
 }
 
-// apply writes the batch to the log, syncs it and applies it. Pebble reports a
-// log that fails through its logger's Fatalf, which must not return, or by a
-// panic; both arrive here.
-func (db *DB) apply(batch *pebble.Batch) (err error) {
+// guard runs what writes to the store. Pebble reports a log that fails through
+// its logger's Fatalf, which must not return, or by a panic of its own; both
+// become an error here.
+func guard(fn func() error) (err error) {
 	defer func() {
-		if r := recover(); r != nil {
-			if e, ok := r.(error); ok {
-				err = e
-			} else {
-				err = fmt.Errorf("%v", r)
-			}
+		switch r := recover().(type) {
+		case nil:
+		case error:
+			err = r
+		default:
+			err = fmt.Errorf("%v", r)
 		}
 	}()
-	return db.store.Apply(batch, pebble.Sync)
+	return fn()
 }
 
 // must stands where an error is impossible: Pebble's batches fail only when
@@ -395,12 +395,14 @@ func (db *DB) stop(cause error) {
 	}
 }
 
-// FailedError is what every commit gets after the engine stopped because its
-// log could not be written. Open the directory anew once the cause is gone.
+// FailedError is what every commit and read gets after the engine stopped
+// because its log could not be written. Open the directory anew once the cause
+// is gone.
 type FailedError struct{ Cause error }
 
 func (e *FailedError) Error() string {
 	return "embedded: the engine has stopped: " + e.Cause.Error()
 }
 
-func (e *FailedError) Unwrap() error { return e.Cause }
+// Unwrap gives it FoundationDB's code for the condition, io_error.
+func (e *FailedError) Unwrap() []error { return []error{&kv.Error{Code: kv.CodeIOError}, e.Cause} }

@@ -98,6 +98,9 @@ var (
 // keys. Raise it when an older release must not open the directory.
 const formatVersion = 1
 
+// firstVersion of a new store leaves room below for versions that are too old.
+const firstVersion = 10 * windowVersions
+
 // The engine's own keys, past user space.
 var (
 	formatKey  = []byte("\xffformat")
@@ -140,14 +143,20 @@ func Open(ctx context.Context, opts Options) (*DB, error) {
 		queue: make(chan *commit, queueCommits), room: semaphore.NewWeighted(opts.QueueBytes),
 		lowReserve: make(chan struct{}, 1), closing: make(chan struct{}), committerDone: make(chan struct{}),
 	}
-	store, err := pebble.Open(opts.Dir, db.pebbleOptions())
+	err := guard(func() (err error) {
+		db.store, err = pebble.Open(opts.Dir, db.pebbleOptions())
+		return err
+	})
 	if err != nil {
 		return nil, openError(opts.Dir, err)
 	}
-	db.store = store
-	m, err := db.start()
+	var m *committer
+	err = guard(func() (err error) {
+		m, err = db.start()
+		return err
+	})
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, db.closeStore())
 	}
 	go m.run()
 	return db, nil
@@ -195,7 +204,7 @@ func (db *DB) start() (*committer, error) {
 	db.win = &window{
 		store: db.store, thin: thinVersions, reserve: reserve,
 		now:   func() int64 { return base + db.opts.Now().Sub(began).Microseconds() },
-		nudge: db.askReserve,
+		nudge: db.askReserve, failed: db.refusal,
 	}
 	db.win.publish(base, db.store.NewSnapshot())
 	return &committer{db: db, history: newHistory(base, db.opts.HistoryBytes), reserve: reserve}, nil
@@ -219,7 +228,7 @@ func (db *DB) prepareStore() (int64, error) {
 		return 0, fmt.Errorf("embedded: read the format: %w", err)
 	}
 	if format == nil {
-		return 1, db.initStore()
+		return firstVersion, db.initStore()
 	}
 	if len(format) != 4 {
 		return 0, fmt.Errorf("%w: %s has a malformed format key", ErrForeign, db.opts.Dir)
@@ -232,7 +241,7 @@ func (db *DB) prepareStore() (int64, error) {
 		return 0, fmt.Errorf("embedded: read the reserved versions: %w", err)
 	}
 	if reserve == nil {
-		return 1, nil // the first start ended between its two writes
+		return firstVersion, nil // the first start ended between its two writes
 	}
 	if len(reserve) != 8 {
 		return 0, fmt.Errorf("%w: %s has a malformed reserve key", ErrForeign, db.opts.Dir)

@@ -73,12 +73,10 @@ func (t *tx) SetReadVersion(version int64) {
 	}
 }
 
-// The codes that only a caller's mistake brings.
+// The codes of mistakes that nobody tells apart.
 const (
-	codeClientInvalidOperation = 2000
-	codeInvertedRange          = 2005
-	codeReadVersionAlreadySet  = 2010
-	codeVersionInvalid         = 2011
+	codeReadVersionAlreadySet = 2010
+	codeVersionInvalid        = 2011
 )
 
 func (t *tx) Set(key, value []byte) { t.write(mutation{kind: set, key: key, param: value}) }
@@ -123,7 +121,7 @@ func (t *tx) write(m mutation) {
 func checkMutation(m mutation) error {
 	if m.kind == clearRange {
 		if bytes.Compare(m.key, m.param) > 0 {
-			return &kv.Error{Code: codeInvertedRange}
+			return &kv.Error{Code: kv.CodeInvertedRange}
 		}
 		if bytes.Compare(m.param, endOfKeys) > 0 {
 			return &kv.Error{Code: kv.CodeKeyOutsideLegalRange}
@@ -136,13 +134,13 @@ func checkMutation(m mutation) error {
 	key, value := len(m.key), len(m.param)
 	if m.kind == stampedKey {
 		if _, ok := stampPlace(m.key); !ok {
-			return &kv.Error{Code: codeClientInvalidOperation, Detail: "no place for the versionstamp in the key"}
+			return &kv.Error{Code: kv.CodeClientInvalidOperation, Detail: "no place for the versionstamp in the key"}
 		}
 		key -= stampSuffix
 	}
 	if m.kind == stampedValue {
 		if _, ok := stampPlace(m.param); !ok {
-			return &kv.Error{Code: codeClientInvalidOperation, Detail: "no place for the versionstamp in the value"}
+			return &kv.Error{Code: kv.CodeClientInvalidOperation, Detail: "no place for the versionstamp in the value"}
 		}
 		value -= stampSuffix
 	}
@@ -171,7 +169,7 @@ func (t *tx) conflict(begin, end []byte, read bool) {
 	switch {
 	case err != nil:
 	case bytes.Compare(begin, end) > 0:
-		err = &kv.Error{Code: codeInvertedRange}
+		err = &kv.Error{Code: kv.CodeInvertedRange}
 	case bytes.Compare(end, endOfKeys) > 0 && bytes.Compare(begin, endOfKeys) >= 0:
 		err = &kv.Error{Code: kv.CodeKeyOutsideLegalRange}
 	case bytes.Equal(begin, end):

@@ -49,6 +49,10 @@ type window struct {
 	store *pebble.DB
 	// now is the version by the clock.
 	now func() int64
+	// failed returns why the engine stopped, nil if it runs. Once it stopped it
+	// answers no reads: what it was writing may be in the log, so "not there"
+	// would be a guess.
+	failed func() error
 	// nudge tells the committer that the reserve runs low.
 	nudge func()
 	// thin is how many versions are kept before those that nobody reads at are
@@ -75,6 +79,13 @@ type window struct {
 	// idle is closed, once the window is closed, when the last read ends.
 	idle chan struct{}
 	open int // reads under way
+}
+
+func (w *window) refusal() error {
+	if w.closed {
+		return kv.ErrClosed
+	}
+	return w.failed()
 }
 
 func (w *window) newest() *version { return w.versions[len(w.versions)-1] }
@@ -165,9 +176,9 @@ func (w *window) refresh(slack int64) (stale []*pebble.Snapshot) {
 // current returns the newest version, pinned.
 func (w *window) current() (*version, error) {
 	w.mu.Lock()
-	if w.closed {
+	if err := w.refusal(); err != nil {
 		w.mu.Unlock()
-		return nil, kv.ErrClosed
+		return nil, err
 	}
 	stale := w.refresh(refreshVersions)
 	v := w.newest()
@@ -181,9 +192,9 @@ func (w *window) current() (*version, error) {
 // too old, for one that is gone, and future, for one that is not there yet.
 func (w *window) at(num int64) (*version, error) {
 	w.mu.Lock()
-	if w.closed {
+	if err := w.refusal(); err != nil {
 		w.mu.Unlock()
-		return nil, kv.ErrClosed
+		return nil, err
 	}
 	slack := refreshVersions
 	if num > w.newest().num {
@@ -235,7 +246,7 @@ func (w *window) await(ctx context.Context, num int64) (*version, error) {
 			w.arrived = make(chan struct{})
 		}
 		arrived := w.arrived
-		passed := w.closed || w.newest().num >= num
+		passed := w.refusal() != nil || w.newest().num >= num
 		w.mu.Unlock()
 		if passed {
 			continue
@@ -266,9 +277,9 @@ func (w *window) unpin(v *version) {
 // that stalls makes nobody too old.
 func (w *window) begin(v *version) (*pebble.Snapshot, error) {
 	w.mu.Lock()
-	if w.closed {
+	if err := w.refusal(); err != nil {
 		w.mu.Unlock()
-		return nil, kv.ErrClosed
+		return nil, err
 	}
 	stale := w.refresh(refreshVersions)
 	if v.dropped {
