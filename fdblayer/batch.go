@@ -3,6 +3,7 @@ package fdblayer
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"headwater/fdblayer/kv"
@@ -13,16 +14,21 @@ import (
 //
 // Reads: of each stream its meta, and what its requests are judged by: the
 // state of the producers that wrote, Stream-Seq, the last access where a TTL
-// slides; of each bucket that a stream is created in, its fence.
+// slides; of each bucket that a stream is created in, its fence. A warm batch
+// (warm.go) reads nothing.
 //
-// Conflict set: all of these but the last access, and the lane's own witness.
-// No log or tail key is read, so batches of different frontends that append to
+// Conflict set: all of these but the last access. Of producers and Stream-Seq,
+// which frontends guard by parts (guard), only what other frontends write. No
+// log or tail key is read, so batches of different frontends that append to
 // one stream never conflict.
 //
 // Witness: the key batch/frontend/lane gets the attempt's number and, by the
 // engine, its versionstamp. An attempt whose outcome is unknown is looked up
-// there by the next one. Every attempt reads the witness before it writes it,
-// so an attempt that lands late, after another has committed, is refused.
+// there by the next one, with a read that conflicts with it, should it still
+// land. Every attempt conflicts with the lane's fence, which only an attempt
+// after an unknown one writes: so one that lands after that is refused. (The
+// witness itself can't serve as the fence: a warm batch reads as of before its
+// predecessor's commit, and would conflict with it every time.)
 type batch struct {
 	lane  *lane
 	store *Store
@@ -36,6 +42,7 @@ type attempt struct {
 	number   uint64
 	views    []*view
 	outcomes []outcome // parallel to batch.work
+	version  int64     // it committed at, where its views may be remembered; else 0
 }
 
 func newBatch(l *lane, work []*pending) *batch {
@@ -48,19 +55,29 @@ func (b *batch) run(ctx context.Context) error {
 	tx := b.store.db.Begin()
 	defer tx.Cancel()
 	for n := 0; ; n++ {
-		a, stamp, err := b.try(ctx, tx)
+		now := b.store.now()
+		warm := n == 0 && b.lane.warm.serves(b.work, now)
+		a, stamp, err := b.try(ctx, tx, warm, now)
 		if err == nil {
 			return b.finish(ctx, a, stamp)
 		}
+		b.lane.warm.forget(b.work)
 		maybe := a != nil && kv.MaybeCommitted(err)
-		if maybe {
+		switch {
+		case maybe:
 			b.unknown = append(b.unknown, a)
-		}
-		if !maybe && !kv.Retryable(err) {
+			b.lane.warm.clear() // the fence will be written
+			b.store.stats.unknown.Add(1)
+		case errors.Is(err, errNotWarm):
+		case !kv.Retryable(err):
 			return b.unresolved(err)
+		case kv.Code(err) == kv.CodeNotCommitted:
+			b.store.stats.conflicts.Add(1)
 		}
-		if perr := kv.Pause(ctx, n); perr != nil {
-			return b.unresolved(perr)
+		if !warm || maybe {
+			if perr := kv.Pause(ctx, n); perr != nil {
+				return b.unresolved(perr)
+			}
 		}
 		tx.Reset()
 	}
@@ -80,7 +97,7 @@ func (b *batch) unresolved(err error) error {
 
 // try makes one attempt. The attempt it returns is nil where nothing was sent
 // to be committed.
-func (b *batch) try(ctx context.Context, tx kv.Tx) (*attempt, keys.Versionstamp, error) {
+func (b *batch) try(ctx context.Context, tx kv.Tx, warm bool, now time.Time) (*attempt, keys.Versionstamp, error) {
 	witness := b.store.space.Batch(b.store.frontend, b.lane.index)
 	if len(b.unknown) > 0 {
 		a, stamp, err := b.look(ctx, tx, witness)
@@ -88,8 +105,7 @@ func (b *batch) try(ctx context.Context, tx kv.Tx) (*attempt, keys.Versionstamp,
 			return a, stamp, err
 		}
 	}
-	now := b.store.now()
-	views, err := b.load(ctx, tx, now)
+	views, err := b.see(ctx, tx, warm, now)
 	if err != nil {
 		return nil, keys.Versionstamp{}, err
 	}
@@ -98,11 +114,50 @@ func (b *batch) try(ctx context.Context, tx kv.Tx) (*attempt, keys.Versionstamp,
 	for i, p := range b.work {
 		a.outcomes[i] = judge(views.get(p.id), p, now)
 	}
-	wrote := false
+	wrote, err := b.write(ctx, tx, a, now)
+	if err != nil {
+		return nil, keys.Versionstamp{}, err
+	}
+	if !wrote {
+		if warm {
+			// Nothing would be committed, so nothing would prove that what
+			// the lane remembers still holds.
+			return nil, keys.Versionstamp{}, errNotWarm
+		}
+		return a, keys.Versionstamp{}, nil
+	}
+	fence := append(witness, 0)
+	tx.AddReadConflictKey(fence)
+	if len(b.unknown) > 0 {
+		tx.AddWriteConflictKey(fence)
+	}
+	tx.SetNextWriteNoConflict()
+	tx.Atomic(kv.SetVersionstampedValue, witness, witnessValue(a.number))
+	if err := tx.Commit(ctx); err != nil {
+		return a, keys.Versionstamp{}, err
+	}
+	b.store.stats.commit(warm, len(b.work))
+	if len(b.unknown) == 0 {
+		a.version = tx.CommittedVersion()
+	}
+	return a, tx.Versionstamp(), nil
+}
+
+// see gets the views of a batch: from the lane's memory, or by reading them.
+func (b *batch) see(ctx context.Context, tx kv.Tx, warm bool, now time.Time) (*views, error) {
+	if warm {
+		return b.lane.warm.recall(tx, b.store, b.work), nil
+	}
+	b.lane.warm.real = now
+	return b.load(ctx, tx, now)
+}
+
+// write writes what the requests made of the streams.
+func (b *batch) write(ctx context.Context, tx kv.Tx, a *attempt, now time.Time) (wrote bool, err error) {
 	for _, v := range a.views {
 		w, err := b.store.writeView(ctx, tx, v, now)
 		if err != nil {
-			return nil, keys.Versionstamp{}, err
+			return false, err
 		}
 		wrote = wrote || w
 	}
@@ -111,15 +166,7 @@ func (b *batch) try(ctx context.Context, tx kv.Tx) (*attempt, keys.Versionstamp,
 			tx.Clear(p.staged.lease)
 		}
 	}
-	if !wrote {
-		return a, keys.Versionstamp{}, nil
-	}
-	tx.AddReadConflictKey(witness)
-	tx.Atomic(kv.SetVersionstampedValue, witness, witnessValue(a.number))
-	if err := tx.Commit(ctx); err != nil {
-		return a, keys.Versionstamp{}, err
-	}
-	return a, tx.Versionstamp(), nil
+	return wrote, nil
 }
 
 // look reads the witness and returns the attempt that it names, if it is one
@@ -274,13 +321,13 @@ func (b *batch) issue(tx kv.Tx, v *view, r *viewReads, p *pending) {
 		return
 	}
 	if p.append.Seq != nil && r.seq == nil {
-		r.seq = tx.Get(space.Seq(inc))
+		r.seq = b.store.guarded(tx, space.Seq(inc))
 	}
 	if pr := p.append.Producer; pr != nil && r.producers[pr.ID] == nil {
 		if r.producers == nil {
 			r.producers = make(map[string]kv.Value)
 		}
-		r.producers[pr.ID] = tx.Get(space.Producer(inc, pr.ID))
+		r.producers[pr.ID] = b.store.guarded(tx, space.Producer(inc, pr.ID))
 	}
 }
 
@@ -298,6 +345,7 @@ func (b *batch) settle(ctx context.Context, tx kv.Tx, v *view, r *viewReads, now
 		if err != nil {
 			return err
 		}
+		v.seqKnown = true
 		if raw != nil {
 			s := string(raw)
 			v.seq = &s
@@ -373,10 +421,12 @@ func (s *Store) writeView(ctx context.Context, tx kv.Tx, v *view, now time.Time)
 		s.writeProducer(tx, inc, id, v.producers[id])
 	}
 	if v.seqChanged {
+		s.claim(tx, s.space.Seq(inc))
 		tx.Set(s.space.Seq(inc), []byte(*v.seq))
 	}
 	if touch {
 		tx.Atomic(kv.Max, s.space.Touch(inc), encodeTouch(now))
+		v.touched = now
 	}
 	return true, nil
 }
@@ -398,6 +448,7 @@ func (s *Store) writeProducer(tx kv.Tx, inc keys.Incarnation, id string, st prod
 	} else {
 		b = append(b, 0)
 	}
+	s.claim(tx, key)
 	if !st.next.stamp {
 		tx.Set(key, b)
 		return
@@ -418,6 +469,7 @@ func decodeProducer(b []byte) (producerState, error) {
 
 // finish turns the outcomes of the attempt that counts into answers.
 func (b *batch) finish(ctx context.Context, a *attempt, stamp keys.Versionstamp) error {
+	b.lane.warm.remember(a, stamp, b.store.now())
 	for _, v := range a.views {
 		if v.woken && v.meta != nil {
 			b.store.hub.kick(v.meta.incarnation)

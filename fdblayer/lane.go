@@ -40,8 +40,10 @@ type lane struct {
 	closed bool
 	wake   chan struct{} // capacity 1
 
-	// attempt counts this lane's commits, to name their witnesses. Owned by run.
+	// attempt counts this lane's commits, to name their witnesses; warm is what
+	// it remembers of them. Both are owned by run.
 	attempt uint64
+	warm    memory
 }
 
 // pending is one write on its way through a lane.
@@ -190,10 +192,26 @@ func (l *lane) run() {
 			return
 		}
 		if len(work) == 0 {
-			<-l.wake
+			l.rest()
 			continue
 		}
 		l.commit(work)
+	}
+}
+
+// rest waits for work. A lane that rests long enough for its memory to be of
+// no more use drops it: an idle stream costs nothing.
+func (l *lane) rest() {
+	if l.warm.empty() {
+		<-l.wake
+		return
+	}
+	t := time.NewTimer(warmAge)
+	defer t.Stop()
+	select {
+	case <-l.wake:
+	case <-t.C:
+		l.warm.clear()
 	}
 }
 

@@ -21,6 +21,7 @@ type view struct {
 	fenced    bool
 	producers map[string]producerState
 	seq       *string
+	seqKnown  bool // seq was looked for
 
 	// What the requests so far ask the transaction to write.
 	replaced       *meta // the expired stream a new one takes the place of

@@ -84,6 +84,7 @@ type Store struct {
 	seed     maphash.Seed
 	lanes    []*lane
 	hub      *hub
+	stats    stats
 
 	// ctx ends the background work; Close cancels it and waits for work.
 	ctx    context.Context
