@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"headwater/ci/engines"
 	"headwater/fdblayer/kv"
 	"headwater/keys"
 )
@@ -66,13 +67,11 @@ func (e *env) frontend(mod func(*Options)) *Store {
 // onEngines runs test against a fresh deployment on every engine there is.
 func onEngines(t *testing.T, test func(t *testing.T, e *env)) {
 	t.Helper()
-	for name, open := range engines {
-		t.Run(name, func(t *testing.T) {
-			e := &env{t: t, db: open(t), clock: newClock(), prefix: []byte("test-" + rand.Text())}
-			e.Store = e.frontend(nil)
-			test(t, e)
-		})
-	}
+	engines.Each(t, func(t *testing.T, db kv.Database) {
+		e := &env{t: t, db: db, clock: newClock(), prefix: []byte("test-" + rand.Text())}
+		e.Store = e.frontend(nil)
+		test(t, e)
+	})
 }
 
 func (e *env) create(id, contentType, body string) Stream {
