@@ -113,6 +113,9 @@ func TestValuesMatchGoldenBytes(t *testing.T) {
 	at := &meta{incarnation: inc, contentType: "text/plain", created: time.UnixMilli(1), softDeleted: true,
 		expiry: Expiry{At: time.UnixMilli(1_800_000_000_000), AtText: "2027-01-15T08:00:00Z"}}
 	snap := &snapshotPointer{Snapshot{Offset: off, ContentType: "image/png", Digest: "d1", Size: 70_000}, keys.BlobID{3: 4}}
+	mid := packer{openMid: true}
+	mid.add([]byte("abc"))
+	inline := mid.done()[0].value
 	var got strings.Builder
 	for _, v := range []struct {
 		name  string
@@ -121,7 +124,7 @@ func TestValuesMatchGoldenBytes(t *testing.T) {
 		{"meta full", full.encode()},
 		{"meta expires-at", at.encode()},
 		{"snapshot", snap.encode()},
-		{"record inline", encodeInline([]byte("abc"), true)},
+		{"record inline", inline},
 		{"record blob", encodeBlobRecord(blobRef{keys.BlobID{1: 2}, 9_000_000})},
 		{"witness", witnessValue(258)},
 		{"touch", encodeTouch(time.UnixMilli(0x0102030405))},

@@ -35,14 +35,6 @@ type record struct {
 	midMessage bool
 }
 
-func encodeInline(body []byte, midMessage bool) []byte {
-	kind := byte(recordInline)
-	if midMessage {
-		kind |= recordMidMessage
-	}
-	return append(append(make([]byte, 0, 1+len(body)), kind), body...)
-}
-
 func encodeBlobRecord(ref blobRef) []byte {
 	b := append(make([]byte, 0, 21), recordBlob)
 	b = append(b, ref.id[:]...)
@@ -76,8 +68,8 @@ func decodeRecord(end keys.Offset, value []byte) (record, error) {
 type packer struct {
 	json    bool
 	records []packed
-	open    []byte // the record being filled
-	openMid bool
+	open    []byte // the value being filled: its kind byte, then bodies
+	openMid bool   // it begins inside a message
 }
 
 type packed struct {
@@ -86,10 +78,27 @@ type packed struct {
 	staged *keys.BlobID
 }
 
+// firstRecord is the room a record begins with: most batches are small.
+const firstRecord = 2 << 10
+
+// length is how many bytes of the stream the open record holds.
+func (p *packer) length() int { return max(len(p.open)-1, 0) }
+
+func (p *packer) put(body []byte) {
+	if p.open == nil {
+		kind := byte(recordInline)
+		if p.openMid {
+			kind |= recordMidMessage
+		}
+		p.open = append(make([]byte, 0, max(1+len(body), firstRecord)), kind)
+	}
+	p.open = append(p.open, body...)
+}
+
 // add lays out body and returns the order and count of its end. The
 // versionstamp is the transaction's.
 func (p *packer) add(body []byte) (order uint16, count uint32) {
-	if len(p.open)+len(body) > maxRecord {
+	if p.length()+len(body) > maxRecord {
 		p.flush(false)
 		for len(body) > maxRecord {
 			n := maxRecord
@@ -98,13 +107,13 @@ func (p *packer) add(body []byte) (order uint16, count uint32) {
 					n = i + 1
 				}
 			}
-			p.open = append(p.open, body[:n]...)
+			p.put(body[:n])
 			p.flush(p.json && body[n-1] != '\n')
 			body = body[n:]
 		}
 	}
-	p.open = append(p.open, body...)
-	return uint16(len(p.records)), uint32(len(p.open))
+	p.put(body)
+	return uint16(len(p.records)), uint32(p.length())
 }
 
 // addBlob lays out a staged body as a record of its own.
@@ -115,11 +124,10 @@ func (p *packer) addBlob(ref blobRef) (order uint16, count uint32) {
 }
 
 func (p *packer) flush(nextMid bool) {
-	if len(p.open) > 0 {
-		p.records = append(p.records, packed{encodeInline(p.open, p.openMid), uint32(len(p.open)), nil})
-		p.open = p.open[:0]
+	if n := p.length(); n > 0 {
+		p.records = append(p.records, packed{p.open, uint32(n), nil})
 	}
-	p.openMid = nextMid
+	p.open, p.openMid = nil, nextMid
 }
 
 // done returns the finished records.
