@@ -168,11 +168,12 @@ func extensions(ctx context.Context, t target, urls []string) (tally.Counts, err
 	if t.only != "" {
 		args = append([]string{"-run", t.only}, args...)
 	}
-	args = append(args, "-args", "-surface", t.surface, "-urls", strings.Join(urls, ","))
+	env := []string{"HEADWATER_URLS=" + strings.Join(urls, ","), "HEADWATER_SURFACE=" + t.surface}
 	if t.rounds > 0 {
-		args = append(args, "-rounds", strconv.Itoa(t.rounds))
+		env = append(env, "HEADWATER_ROUNDS="+strconv.Itoa(t.rounds))
+		args = append([]string{"-timeout", "0"}, args...)
 	}
-	return goTest(ctx, nil, args...)
+	return goTest(ctx, env, args...)
 }
 
 // goTest runs "go test -json" and shows what a person would have seen.
