@@ -45,25 +45,57 @@ func check(ctx context.Context, only string) error {
 		return err
 	}
 	var outcomes []outcome
-	for _, s := range steps {
-		fmt.Printf("\n=== %s\n", s.name)
-		start := time.Now()
-		counts, err := s.run(ctx)
-		switch {
-		case errors.Is(err, errSkipped):
-			counts.Skipped++
-		case err != nil && counts.Failed == 0:
-			counts.Failed++
-			counts.Failures = append(counts.Failures, s.name)
-		case err == nil && counts.Total() == 0:
-			counts.Passed++
+	run := func() {
+		for _, s := range steps {
+			outcomes = append(outcomes, runStep(ctx, s))
 		}
-		if err != nil {
-			fmt.Println(err)
+	}
+	if !clientLibrary(ctx) {
+		run()
+		return summarize(outcomes)
+	}
+	// One cluster for all steps: tests find it by the variable.
+	err = withCluster(ctx, func(file string) error {
+		if err := os.Setenv("FDB_CLUSTER_FILE", file); err != nil {
+			return err
 		}
-		outcomes = append(outcomes, outcome{s.name, counts, err, time.Since(start)})
+		run()
+		return nil
+	})
+	if outcomes == nil {
+		if !errors.Is(err, errNoCluster) {
+			outcomes = append(outcomes, failure("cluster", err))
+		}
+		run()
+	} else if err != nil {
+		outcomes = append(outcomes, failure("cluster", err))
 	}
 	return summarize(outcomes)
+}
+
+func runStep(ctx context.Context, s step) outcome {
+	fmt.Printf("\n=== %s\n", s.name)
+	start := time.Now()
+	counts, err := s.run(ctx)
+	switch {
+	case errors.Is(err, errSkipped):
+		counts.Skipped++
+	case err != nil && counts.Failed == 0:
+		counts.Failed++
+		counts.Failures = append(counts.Failures, s.name)
+	case err == nil && counts.Total() == 0:
+		counts.Passed++
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+	return outcome{s.name, counts, err, time.Since(start)}
+}
+
+// failure is the outcome of what failed beside the steps.
+func failure(name string, err error) outcome {
+	fmt.Println(err)
+	return outcome{name, tally.Counts{Failed: 1, Failures: []string{err.Error()}}, err, 0}
 }
 
 func summarize(outcomes []outcome) error {

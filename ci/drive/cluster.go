@@ -3,26 +3,23 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
+	"fmt"
+
+	"headwater/ci/fdbcluster"
 )
 
 // errNoCluster says that nothing on this machine gives a FoundationDB cluster.
-var errNoCluster = errors.New("no FoundationDB cluster: set FDB_CLUSTER_FILE")
+var errNoCluster = errors.New("no FoundationDB cluster")
 
-// cluster is a FoundationDB cluster for tests.
-type cluster struct {
-	file  string
-	close func()
-}
-
-// findCluster finds a running cluster or starts one.
-func findCluster(context.Context) (cluster, error) {
-	file := os.Getenv("FDB_CLUSTER_FILE")
-	if file == "" {
-		return cluster{}, errNoCluster
+// withCluster runs f with the cluster file of a running cluster, or of one that
+// is started for it and ended after it.
+func withCluster(ctx context.Context, f func(file string) error) error {
+	cluster, err := fdbcluster.Find(ctx)
+	if errors.Is(err, fdbcluster.ErrNone) {
+		return fmt.Errorf("%w: %w", errNoCluster, err)
 	}
-	if _, err := os.Stat(file); err != nil {
-		return cluster{}, err
+	if err != nil {
+		return err
 	}
-	return cluster{file: file, close: func() {}}, nil
+	return errors.Join(f(cluster.File), cluster.Close())
 }

@@ -33,17 +33,23 @@ var suites = map[string]suite{
 
 // runSuite starts the servers of t, unless there are some, runs s, and stops them.
 func runSuite(ctx context.Context, s suite, t target) (counts tally.Counts, err error) {
-	if len(t.urls) > 0 {
+	switch {
+	case len(t.urls) > 0:
 		return s(ctx, t, t.urls)
+	case t.store == frontends.FDB && t.clusterFile == "":
+		err = withCluster(ctx, func(file string) error {
+			t.clusterFile = file
+			var err error
+			counts, err = runOnServers(ctx, s, t)
+			return err
+		})
+		return counts, err
+	default:
+		return runOnServers(ctx, s, t)
 	}
-	if t.store == frontends.FDB && t.clusterFile == "" {
-		cluster, err := findCluster(ctx)
-		if err != nil {
-			return tally.Counts{}, err
-		}
-		defer cluster.close()
-		t.clusterFile = cluster.file
-	}
+}
+
+func runOnServers(ctx context.Context, s suite, t target) (counts tally.Counts, err error) {
 	if t.binary == "" {
 		if t.binary, err = frontends.Build(ctx, "bin", t.store == frontends.FDB, os.Stderr); err != nil {
 			return tally.Counts{}, err

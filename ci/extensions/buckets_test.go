@@ -91,8 +91,8 @@ func bucketCases() []testCase {
 			e.do("GET", e.path(strings.ReplaceAll(url.PathEscape(id), "~", "%7E"))+"?offset=-1", nil).want(200).wantBody("x")
 		}},
 		testCase{"1.1", "percent_sign_is_decoded_once", func(e *env) {
-			once, twice := e.path(e.name()+"%41"), ""
-			twice = strings.Replace(once, "%41", "%2541", 1)
+			once := e.path(e.name() + "%41")
+			twice := strings.Replace(once, "%41", "%2541", 1)
 			e.do("PUT", once, nil, "Content-Type", typeText).want(201)
 			e.do("HEAD", twice, nil).want(404)
 		}},

@@ -55,7 +55,7 @@ func (s *stream) sse(query string, headers ...string) *eventStream {
 // trySSE opens an SSE read. An answer other than 200 is returned as a response.
 func (e *env) trySSE(target string, headers ...string) (*eventStream, *response, error) {
 	ctx, cancel := context.WithTimeout(e.Context(), patience)
-	res, err := e.send(ctx, "GET", target, http.NoBody, headers...)
+	res, err := e.send(ctx, "GET", target, http.NoBody, headers...) //nolint:bodyclose // closed by eventStream.close
 	if err != nil {
 		cancel()
 		return nil, nil, err
@@ -126,15 +126,6 @@ func parseControl(ev event) (control, error) {
 		return c, fmt.Errorf("control %q without streamNextOffset", ev.data)
 	}
 	return c, nil
-}
-
-func (es *eventStream) nextControl() control {
-	es.e.Helper()
-	c, err := parseControl(es.next())
-	if err != nil {
-		es.e.Fatalf("%s: %v", es.what, err)
-	}
-	return c
 }
 
 // batch is a data event, decoded, and the control event after it.
