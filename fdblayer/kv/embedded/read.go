@@ -229,6 +229,9 @@ func (v view) resolve(sel kv.Selector) (key []byte, extent span, err error) {
 		}
 		hi = endOfKeys
 	}
+	if reverse && len(hi) == 0 {
+		return []byte{}, span{}, nil // and Pebble takes an empty bound for none
+	}
 	c, err := v.cursor(lo, hi, reverse)
 	if err != nil {
 		return nil, span{}, err

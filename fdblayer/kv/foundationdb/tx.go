@@ -149,7 +149,7 @@ func (t *tx) Atomic(op kv.AtomicOp, key, param []byte) {
 	case kv.SetVersionstampedValue:
 		t.tr.SetVersionstampedValue(k, param)
 	default:
-		t.note(&kv.Error{Code: kv.CodeInvalidMutation})
+		t.note(&kv.Error{Code: kv.CodeClientInvalidOperation})
 	}
 }
 
