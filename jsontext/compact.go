@@ -1,8 +1,6 @@
 package jsontext
 
-import (
-	"slices"
-)
+import "slices"
 
 // MaxDepth is how many levels of arrays and objects a message may have. A
 // scalar has none, [] and {} have one.
@@ -32,6 +30,9 @@ type compactor struct {
 	dst, src []byte
 	// kept is the start of the run that is accepted but not yet copied.
 	kept int
+	// closer holds the bracket that ends each open container of a message. It
+	// is here rather than in message so that it is cleared once a body.
+	closer [MaxDepth]byte
 }
 
 // messages consumes the whole body. A reason of zero is success; otherwise pos
@@ -78,8 +79,6 @@ func (c *compactor) messages() (n, pos int, reason Reason) {
 func (c *compactor) message(i int) (end int, reason Reason) {
 	src := c.src
 	c.kept = i
-	// closer holds the bracket that ends each open container.
-	var closer [MaxDepth]byte
 	depth := 0
 	named := false // the next value is a member of an object
 value:
@@ -109,7 +108,7 @@ value:
 			end := b + 2 // both closing brackets are two after the opening ones
 			i = c.dropSpace(i + 1)
 			if at(src, i) != end {
-				closer[depth] = end
+				c.closer[depth] = end
 				depth++
 				named = b == '{'
 				continue value
@@ -133,10 +132,10 @@ value:
 			i = c.dropSpace(i)
 			switch at(src, i) {
 			case ',':
-				named = closer[depth-1] == '}'
+				named = c.closer[depth-1] == '}'
 				i = c.dropSpace(i + 1)
 				continue value
-			case closer[depth-1]:
+			case c.closer[depth-1]:
 				i++
 				depth--
 			default:
@@ -175,14 +174,16 @@ func (c *compactor) skipSpace(i int) int {
 }
 
 // dropSpace returns the position after whitespace that lies inside a message:
-// what came before it is copied.
+// what came before it is copied. It is small enough to be inlined as long as
+// dropRun is not; that is worth a quarter of the throughput.
 func (c *compactor) dropSpace(i int) int {
-	if at(c.src, i) > ' ' {
+	if uint(i) < uint(len(c.src)) && c.src[i] > ' ' {
 		return i
 	}
 	return c.dropRun(i)
 }
 
+//go:noinline
 func (c *compactor) dropRun(i int) int {
 	end := c.skipSpace(i)
 	if end > i {
@@ -193,10 +194,12 @@ func (c *compactor) dropRun(i int) int {
 }
 
 func (c *compactor) literal(i int, word string) (int, Reason) {
-	for j := range len(word) {
-		if at(c.src, i+j) != word[j] {
-			return i + j, c.unexpected(i + j)
-		}
+	if i+len(word) <= len(c.src) && string(c.src[i:i+len(word)]) == word {
+		return i + len(word), 0
 	}
-	return i + len(word), 0
+	for at(c.src, i) == word[0] {
+		i++
+		word = word[1:]
+	}
+	return i, c.unexpected(i)
 }

