@@ -1,6 +1,7 @@
 package fdblayer
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -126,7 +127,7 @@ func (b *batch) try(ctx context.Context, tx kv.Tx, warm bool, now time.Time) (*a
 		}
 		return a, keys.Versionstamp{}, nil
 	}
-	fence := append(witness, 0)
+	fence := append(bytes.Clone(witness), 0)
 	tx.AddReadConflictKey(fence)
 	if len(b.unknown) > 0 {
 		tx.AddWriteConflictKey(fence)
@@ -479,7 +480,7 @@ func (b *batch) finish(ctx context.Context, a *attempt, stamp keys.Versionstamp)
 		}
 	}
 	tails, err := b.tails(ctx, a)
-	err = storeError(context.Background(), err, false)
+	err = storeError(nil, err, false)
 	for i, p := range b.work {
 		o := &a.outcomes[i]
 		if o.next.tail && err != nil {
@@ -547,7 +548,8 @@ func (b *batch) tails(ctx context.Context, a *attempt) (map[keys.Incarnation]key
 
 // internalError makes an [*Error] of what no request caused.
 func internalError(err error) *Error {
-	if e, ok := err.(*Error); ok {
+	var e *Error
+	if errors.As(err, &e) {
 		return e
 	}
 	return &Error{Code: CodeInternal, Detail: "internal error", Err: err}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,7 @@ func benchStore(b *testing.B, mem bool) *Store {
 	if !mem {
 		opts.Dir = b.TempDir()
 	}
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	quiet := slog.New(slog.DiscardHandler)
 	opts.Log = quiet
 	db, err := embedded.Open(b.Context(), opts)
 	if err != nil {

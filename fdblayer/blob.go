@@ -36,31 +36,30 @@ type staging struct {
 	lease       []byte
 	leased      time.Time
 	index       uint32
-	// base is the caller's context; group and ctx are those of the staging
-	// transactions in flight, renewed whenever they have been waited for.
-	base  context.Context
+	// group is the staging transactions in flight, renewed whenever they have
+	// been waited for.
 	group *errgroup.Group
-	ctx   context.Context
 }
 
 // stage begins to stage a body under an incarnation. Call commit or abandon.
 func (s *Store) stage(ctx context.Context, inc keys.Incarnation) (*staging, error) {
-	g := &staging{store: s, incarnation: inc, id: keys.BlobID(uuid.New()), base: ctx}
+	g := &staging{store: s, incarnation: inc, id: keys.BlobID(uuid.New())}
 	g.open()
-	return g, g.renew()
+	err := g.renew(ctx)
+	return g, err
 }
 
 func (g *staging) open() {
-	g.group, g.ctx = errgroup.WithContext(g.base)
+	g.group = new(errgroup.Group)
 	g.group.SetLimit(stageWindow)
 }
 
 // renew moves the lease ahead. The staging has no transaction in flight.
-func (g *staging) renew() error {
+func (g *staging) renew(ctx context.Context) error {
 	now := g.store.now()
 	next := g.store.space.GC(now.Add(stageLease), [16]byte(g.id))
 	task := encodeClear(kv.Range(g.store.space.BlobRange(g.incarnation, g.id)))
-	_, err := g.store.transact(g.base, func(ctx context.Context, tx kv.Tx, _ kv.Attempt) error {
+	_, err := g.store.transact(ctx, func(ctx context.Context, tx kv.Tx, _ kv.Attempt) error {
 		if g.lease != nil {
 			if err := g.hold(ctx, tx, next); err != nil {
 				return err
@@ -93,17 +92,17 @@ func (g *staging) hold(ctx context.Context, tx kv.Tx, next []byte) error {
 
 // write stages the next bytes, len(p) being a multiple of the chunk size but
 // at the end. p is in use until commit, abandon or a later renewal.
-func (g *staging) write(p []byte) error {
+func (g *staging) write(ctx context.Context, p []byte) error {
 	if g.store.now().Sub(g.leased) > stageLease/3 {
 		// Transactions in flight hold the old lease: let them end first.
 		if err := g.settle(); err != nil {
 			return err
 		}
-		if err := g.renew(); err != nil {
+		if err := g.renew(ctx); err != nil {
 			return err
 		}
 	}
-	ctx, first := g.ctx, g.index
+	first := g.index
 	g.index += uint32((len(p) + blobChunk - 1) / blobChunk)
 	g.group.Go(func() error {
 		_, err := g.store.transact(ctx, func(ctx context.Context, tx kv.Tx, _ kv.Attempt) error {
@@ -120,7 +119,7 @@ func (g *staging) write(p []byte) error {
 		})
 		return err
 	})
-	return g.ctx.Err()
+	return ctx.Err()
 }
 
 // settle waits for the transactions in flight.
@@ -131,9 +130,9 @@ func (g *staging) settle() error {
 }
 
 // abandon gives the staged chunks up. What fails here the sweeper does later.
-func (g *staging) abandon() {
+func (g *staging) abandon(ctx context.Context) {
 	_ = g.group.Wait()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.base), g.store.opts.CommitTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.store.opts.CommitTimeout)
 	defer cancel()
 	_, _ = g.store.transact(ctx, func(_ context.Context, tx kv.Tx, _ kv.Attempt) error {
 		tx.ClearRange(kv.Range(g.store.space.BlobRange(g.incarnation, g.id)))
@@ -150,14 +149,14 @@ func (s *Store) stageBytes(ctx context.Context, inc keys.Incarnation, body []byt
 	}
 	for rest := body; len(rest) > 0 && err == nil; {
 		n := min(len(rest), stageChunks*blobChunk)
-		err = g.write(rest[:n])
+		err = g.write(ctx, rest[:n])
 		rest = rest[n:]
 	}
 	if werr := g.settle(); werr != nil {
 		err = werr
 	}
 	if err != nil {
-		g.abandon()
+		g.abandon(ctx)
 		return nil, err
 	}
 	return g, nil
@@ -187,7 +186,7 @@ func (s *Store) appendLarge(ctx context.Context, req AppendRequest) (AppendResul
 			return p.out.append, nil
 		}
 		if !isCode(err, CodeUnknownOutcome) {
-			g.abandon()
+			g.abandon(ctx)
 		}
 		if !isCode(err, codeRestage) {
 			return p.out.append, err
@@ -213,7 +212,7 @@ func (s *Store) createLarge(ctx context.Context, req CreateRequest) (CreateResul
 			return p.out.create, nil
 		}
 		if !isCode(err, CodeUnknownOutcome) {
-			g.abandon()
+			g.abandon(ctx)
 		}
 		if !isCode(err, codeRestage) {
 			return p.out.create, err
@@ -260,7 +259,7 @@ func (s *Store) blobBytes(ctx context.Context, tx kv.Reader, inc keys.Incarnatio
 // chunks never change, and outlive the pointer to them by a grace period, so
 // no single read version needs to last.
 type blobReader struct {
-	ctx         context.Context
+	ctx         context.Context //nolint:containedctx // io.Reader has no room for it
 	store       *Store
 	incarnation keys.Incarnation
 	id          keys.BlobID

@@ -221,7 +221,7 @@ func (l *lane) commit(work []*pending) {
 	defer cancel()
 	b := newBatch(l, work)
 	if err := b.run(ctx); err != nil {
-		e := internalError(storeError(context.Background(), err, false))
+		e := internalError(storeError(nil, err, false))
 		for _, p := range work {
 			p.out = outcome{err: e}
 		}

@@ -168,5 +168,5 @@ func wholeRunes(b []byte) bool {
 		return true
 	}
 	last, size := utf8.DecodeLastRune(b)
-	return utf8.RuneStart(b[0]) && !(last == utf8.RuneError && size == 1)
+	return utf8.RuneStart(b[0]) && (last != utf8.RuneError || size > 1)
 }

@@ -200,7 +200,7 @@ func (s *Store) collect(ctx context.Context, tx kv.Reader, v *seen, pos keys.Off
 	if err != nil {
 		return nil, pos, err
 	}
-	if req.WholeRunes && !(c.next == v.tail && v.meta.closed) {
+	if req.WholeRunes && (c.next != v.tail || !v.meta.closed) {
 		c.trimRune()
 	}
 	return c.data, c.next, nil

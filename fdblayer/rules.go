@@ -165,7 +165,7 @@ func differs(m *meta, req *CreateRequest) string {
 		return "content type"
 	case req.Closed != m.closed:
 		return "closure status"
-	case !(none && m.inheritedExpiry) && !sameExpiry(req.Expiry, m.expiry):
+	case (!none || !m.inheritedExpiry) && !sameExpiry(req.Expiry, m.expiry):
 		return "TTL or expiry"
 	case (req.Fork == nil) != (m.fork == nil):
 		return "fork source"

@@ -51,7 +51,7 @@ func TestAppendErrorPrecedence(t *testing.T) {
 		want Code
 		fix  func(*view, *AppendRequest)
 	}{
-		{CodeNotFound, func(v *view, _ *AppendRequest) {}},
+		{CodeNotFound, func(*view, *AppendRequest) {}},
 		{CodeSoftDeleted, func(v *view, _ *AppendRequest) { *v = *setup(); v.meta.softDeleted = true; v.meta.closed = true }},
 		{CodeClosed, func(v *view, _ *AppendRequest) { v.meta.softDeleted = false }},
 		{CodeContentType, func(v *view, _ *AppendRequest) { v.meta.closed = false }},

@@ -94,12 +94,12 @@ func (s *Store) PublishSnapshot(ctx context.Context, req PublishRequest) (Stream
 	}
 	up := &upload{store: s, req: &req, incarnation: inc, digest: newDigest(req.ContentType)}
 	if err := up.receive(ctx); err != nil {
-		up.abandon()
+		up.abandon(ctx)
 		return Stream{}, Snapshot{}, err
 	}
 	st, snap, used, err := s.publish(ctx, &req, up)
 	if !used && !isCode(err, CodeUnknownOutcome) {
-		up.abandon()
+		up.abandon(ctx)
 	}
 	return st, snap, err
 }
@@ -183,7 +183,7 @@ func (u *upload) receive(ctx context.Context) error {
 			}
 		}
 		if n > 0 {
-			if err := u.staged.write(buf[:n]); err != nil {
+			if err := u.staged.write(ctx, buf[:n]); err != nil {
 				_ = u.staged.settle()
 				return err
 			}
@@ -194,9 +194,9 @@ func (u *upload) receive(ctx context.Context) error {
 	}
 }
 
-func (u *upload) abandon() {
+func (u *upload) abandon(ctx context.Context) {
 	if u.staged != nil {
-		u.staged.abandon()
+		u.staged.abandon(ctx)
 	}
 }
 

@@ -205,7 +205,7 @@ func (s *Store) lane(id StreamID) *lane {
 func (s *Store) read(ctx context.Context, fn func(ctx context.Context, tx kv.Tx) error) error {
 	tctx, cancel := context.WithTimeoutCause(ctx, s.opts.ReadTimeout, errTimeout)
 	defer cancel()
-	return storeError(ctx, kv.Read(tctx, s.db, fn), false)
+	return storeError(ctx.Err(), kv.Read(tctx, s.db, fn), false)
 }
 
 // transact runs fn in a transaction of its own within the commit timeout.
@@ -213,24 +213,24 @@ func (s *Store) transact(ctx context.Context, fn func(ctx context.Context, tx kv
 	tctx, cancel := context.WithTimeoutCause(ctx, s.opts.CommitTimeout, errTimeout)
 	defer cancel()
 	c, err := kv.Transact(tctx, s.db, fn)
-	return c, storeError(ctx, err, true)
+	return c, storeError(ctx.Err(), err, true)
 }
 
 var errTimeout = errors.New("fdblayer: the store did not answer in time")
 
 // storeError turns what the engine says into an [*Error]. Errors of this
 // package pass through, and so does the end of the caller's own context where
-// nothing can have been written. wrote tells a transaction that may have been
-// committing.
-func storeError(caller context.Context, err error, wrote bool) error {
+// nothing can have been written: ended is that context's error. wrote tells a
+// transaction that may have been committing.
+func storeError(ended, err error, wrote bool) error {
 	var e *Error
 	switch {
 	case err == nil, errors.As(err, &e):
 		return err
 	case wrote && kv.MaybeCommitted(err):
 		return &Error{Code: CodeUnknownOutcome, Detail: "the store can't say whether the write was applied", RetryAfter: time.Second, Err: err}
-	case caller.Err() != nil:
-		return fmt.Errorf("fdblayer: %w", context.Cause(caller))
+	case ended != nil:
+		return fmt.Errorf("fdblayer: %w", ended)
 	case kv.Code(err) != 0 && !kv.Retryable(err) && !kv.MaybeCommitted(err):
 		return err
 	case kv.Code(err) != 0, errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded),

@@ -45,7 +45,7 @@ func (e *env) frontend(mod func(*Options)) *Store {
 	e.t.Helper()
 	o := Options{
 		Prefix: e.prefix, Now: e.clock.now, SweepInterval: -1,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 	}
 	if mod != nil {
 		mod(&o)
@@ -275,7 +275,7 @@ func TestLargeBodiesAreStagedAndWhole(t *testing.T) {
 				t.Fatalf("reading from %d: %d bytes, %v", at, len(p.Data), err)
 			}
 		}
-		if n := e.count(keys.Range(e.space.GCUntil(e.clock.now().Add(24 * time.Hour)))); n != 0 {
+		if n := e.count(e.space.GCUntil(e.clock.now().Add(24 * time.Hour))); n != 0 {
 			t.Errorf("%d staging leases are left", n)
 		}
 		if err := e.Delete(t.Context(), sid("s"), Precondition{}); err != nil {
@@ -479,7 +479,7 @@ func TestSlidingTTLAndReaper(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := e.count(keys.Range(e.space.MetaRange(""))); n != 1 {
+		if n := e.count(e.space.MetaRange("")); n != 1 {
 			t.Errorf("%d streams are left, want the one without a TTL", n)
 		}
 		if err := e.Delete(ctx, sid("idle"), Precondition{}); err != nil {
@@ -586,7 +586,7 @@ func TestSnapshotRetentionBootstrap(t *testing.T) {
 		if err := e.collectGarbage(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if n := e.count(keys.Range(e.space.BlobsRange(st.Incarnation))); n != 1 {
+		if n := e.count(e.space.BlobsRange(st.Incarnation)); n != 1 {
 			t.Errorf("%d chunks are left, want the last snapshot's", n)
 		}
 		if err := e.Delete(ctx, sid("s"), Precondition{}); err != nil {

@@ -1,6 +1,7 @@
 package fdblayer
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -144,7 +145,7 @@ func (s *Store) reapOne(ctx context.Context, row kv.KeyValue) error {
 			return err
 		}
 		switch {
-		case v.meta == nil || v.meta.softDeleted || string(entry) != string(v.meta.incarnation[:]):
+		case v.meta == nil || v.meta.softDeleted || !bytes.Equal(entry, v.meta.incarnation[:]):
 		case !v.expired(now):
 			s.indexExpiry(tx, id, v.meta, lastTouch(v.meta, v.touched))
 		case v.hasForks:

@@ -1,6 +1,7 @@
 package fdblayer
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"time"
@@ -224,16 +225,19 @@ func (s *Store) guarded(tx kv.Tx, key []byte) kv.Value {
 // this frontend writes itself comes from the one lane its stream hashes to,
 // one commit at a time.
 func (s *Store) guard(tx kv.Tx, key []byte) {
-	own := append(append(append(make([]byte, 0, len(key)+18), key...), 0), s.frontend[:]...)
-	first := own[: len(key)+1 : len(key)+1]
-	after := append(own[:len(own):len(own)], 0)
-	last := append(append(make([]byte, 0, len(key)+1), key...), 1)
-	tx.AddReadConflictRange(kv.Range{Begin: first, End: own})
-	tx.AddReadConflictRange(kv.Range{Begin: after, End: last})
+	own := s.part(key)
+	tx.AddReadConflictRange(kv.Range{Begin: own[:len(key)+1], End: own})
+	tx.AddReadConflictRange(kv.Range{Begin: append(bytes.Clone(own), 0), End: append(bytes.Clone(key), 1)})
 }
 
 // claim declares the next write, which must be of key, on this frontend's part.
 func (s *Store) claim(tx kv.Tx, key []byte) {
-	tx.AddWriteConflictKey(append(append(append(make([]byte, 0, len(key)+17), key...), 0), s.frontend[:]...))
+	tx.AddWriteConflictKey(s.part(key))
 	tx.SetNextWriteNoConflict()
+}
+
+// part is this frontend's part of a guarded key.
+func (s *Store) part(key []byte) []byte {
+	b := append(make([]byte, 0, len(key)+1+len(s.frontend)), key...)
+	return append(append(b, 0), s.frontend[:]...)
 }

@@ -144,8 +144,8 @@ func TestInvertedRange(t *testing.T) {
 	} {
 		tx := db.Begin()
 		op(tx)
-		if err := tx.Commit(t.Context()); kv.Code(err) != codeInvertedRange {
-			t.Errorf("%s: %v, want %d", name, err, codeInvertedRange)
+		if err := tx.Commit(t.Context()); kv.Code(err) != kv.CodeInvertedRange {
+			t.Errorf("%s: %v, want %d", name, err, kv.CodeInvertedRange)
 		}
 		tx.Reset()
 		tx.Set(key("a"), nil)
@@ -172,7 +172,7 @@ func TestErrorsCarryTheCode(t *testing.T) {
 		t.Errorf("negative limit: %v", err)
 	}
 	tx.Atomic(kv.AtomicOp(99), key("a"), nil)
-	if err := tx.Commit(t.Context()); kv.Code(err) != kv.CodeInvalidMutation {
+	if err := tx.Commit(t.Context()); kv.Code(err) != kv.CodeClientInvalidOperation {
 		t.Errorf("unknown atomic operation: %v", err)
 	}
 }

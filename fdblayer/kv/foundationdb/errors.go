@@ -12,7 +12,6 @@ import (
 
 // Codes that only this package tells apart.
 const (
-	codeInvertedRange      = 2005
 	codeRangeLimitsInvalid = 2012
 	codeNoCommitVersion    = 2021
 )

@@ -123,7 +123,7 @@ func (t *tx) ordered(r kv.Range) bool {
 	if bytes.Compare(r.Begin, r.End) <= 0 {
 		return true
 	}
-	t.note(&kv.Error{Code: codeInvertedRange, Detail: "range end lies before its begin"})
+	t.note(&kv.Error{Code: kv.CodeInvertedRange, Detail: "range end lies before its begin"})
 	return false
 }
 
