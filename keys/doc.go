@@ -35,5 +35,20 @@
 //	lease     name                                         holder, deadline
 //	system    name                                         format version
 //
+// The keys of subscriptions; uid is 16 random bytes, one life of a subscription:
+//
+//	sub       bucket 00 name                               configuration
+//	substate  uid                                          generation, wake, lease, retries
+//	sublink   uid stream                                   link types, incarnation(16), acked offset(16)
+//	subpend   uid stream                                   nothing: the stream has pending work
+//	follower  bucket 00 stream 00 uid                      nothing: the link's index by stream
+//	subglob   bucket 00 uid                                versionstamp(10) of its creation, pattern
+//	subglobs  bucket                                       versionstamp(10): the version of the bucket's patterns
+//	submark   shard(1) bucket 00 stream                    versionstamp(10) of the last change of a followed stream
+//	subwake   shard(1)                                     versionstamp(10): the shard's watched wake key
+//	subdue    due-ms(8) task(1) uid                        bucket 00 name of the subscription
+//	subfill   uid                                          how far existing streams are linked
+//	subsecret purpose(1) created-ms(8) id(8)               signing and token keys
+//
 // The golden files in testdata pin every one of these.
 package keys
