@@ -88,6 +88,8 @@ type CreateResult struct {
 	Stream Stream
 	// Created is false where an equal stream existed already.
 	Created bool
+	// followed tells that followers have to hear of it.
+	followed bool
 }
 
 // Producer is the tuple of an idempotent producer (PROTOCOL.md 5.2.1).

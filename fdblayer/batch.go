@@ -228,6 +228,7 @@ func (vs *views) get(id StreamID) *view { return vs.byID[id] }
 // viewReads are the reads of one view under way.
 type viewReads struct {
 	meta, fence, seq, touch kv.Value
+	followed                Verdict
 	producers               map[string]kv.Value
 }
 
@@ -247,6 +248,9 @@ func (b *batch) load(ctx context.Context, tx kv.Tx, now time.Time) (*views, erro
 		}
 		if r := reads[v]; p.create != nil && p.id.Bucket != "" && r.fence == nil {
 			r.fence = tx.Get(space.Fence(p.id.Bucket))
+		}
+		if r := reads[v]; p.create != nil && r.followed == nil {
+			r.followed = b.store.verdict(tx, p.id)
 		}
 	}
 	leases := make([]kv.Value, len(b.work))
@@ -270,6 +274,11 @@ func (b *batch) load(ctx context.Context, tx kv.Tx, now time.Time) (*views, erro
 				return nil, err
 			}
 			v.fenced = f != nil
+		}
+		if r.followed != nil {
+			if v.followed, err = r.followed.Wait(ctx); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, p := range b.work {
@@ -417,6 +426,9 @@ func (s *Store) writeView(ctx context.Context, tx kv.Tx, v *view, now time.Time)
 	}
 	if v.woken {
 		tx.Atomic(kv.SetVersionstampedValue, s.space.Tail(inc), wakeValue[:])
+		if v.meta.followed {
+			s.markChanged(tx, v.id)
+		}
 	}
 	for id := range v.dirtyProducers {
 		s.writeProducer(tx, inc, id, v.producers[id])
@@ -474,6 +486,7 @@ func (b *batch) finish(ctx context.Context, a *attempt, stamp keys.Versionstamp)
 	for _, v := range a.views {
 		if v.woken && v.meta != nil {
 			b.store.hub.kick(v.meta.incarnation)
+			b.store.changed(v.id, v.meta)
 		}
 		if v.replaced != nil {
 			b.store.hub.kick(v.replaced.incarnation)
@@ -509,6 +522,7 @@ func (o *outcome) answer(p *pending, next keys.Offset) {
 		}
 	case p.create != nil:
 		o.create.Stream = streamOf(p.id, o.forStream, next)
+		o.create.followed = o.forStream.followed
 	default:
 		o.append.Incarnation = o.forStream.incarnation
 		o.append.Next = next

@@ -56,6 +56,9 @@ func (s *Store) hide(tx kv.Tx, id StreamID, m *meta) {
 	hidden.softDeleted = true
 	tx.Set(s.space.Meta(id.Bucket, id.Stream), hidden.encode())
 	tx.Atomic(kv.SetVersionstampedValue, s.space.Tail(m.incarnation), wakeValue[:])
+	if m.followed {
+		s.markChanged(tx, id)
+	}
 }
 
 // remove clears everything of a stream that no fork depends on, and gives up
@@ -79,6 +82,9 @@ func (s *Store) remove(ctx context.Context, tx kv.Tx, id StreamID, m *meta) erro
 // watches on it.
 func (s *Store) clear(tx kv.Tx, id StreamID, m *meta) {
 	inc := m.incarnation
+	if m.followed {
+		s.markChanged(tx, id)
+	}
 	tx.Clear(s.space.Meta(id.Bucket, id.Stream))
 	for _, r := range []keys.Range{
 		s.space.LogRange(inc), s.space.StagedRange(inc), s.space.BlobsRange(inc),

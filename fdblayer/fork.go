@@ -64,8 +64,12 @@ func (s *Store) createFork(ctx context.Context, req CreateRequest) (CreateResult
 }
 
 func (s *Store) lookTarget(ctx context.Context, tx kv.Tx, id StreamID, now time.Time) (*view, error) {
+	followed := s.verdict(tx, id)
 	v, err := s.look(ctx, tx, id, now)
-	if err != nil || id.Bucket == "" {
+	if err != nil {
+		return v, err
+	}
+	if v.followed, err = followed.Wait(ctx); err != nil || id.Bucket == "" {
 		return v, err
 	}
 	fence, err := tx.Get(s.space.Fence(id.Bucket)).Wait(ctx)
@@ -91,7 +95,9 @@ func (s *Store) forkResult(ctx context.Context, id StreamID, v *view, o outcome,
 			return CreateResult{}, err
 		}
 	}
+	s.changed(id, o.forStream)
 	o.create.Stream = streamOf(id, o.forStream, next)
+	o.create.followed = o.forStream.followed
 	return o.create, nil
 }
 

@@ -234,6 +234,14 @@ func (l *lane) commit(work []*pending) {
 // Create makes a stream, or finds an equal one (PROTOCOL.md 5.1). A stream
 // that has expired is replaced.
 func (s *Store) Create(ctx context.Context, req CreateRequest) (CreateResult, error) {
+	r, err := s.create(ctx, req)
+	if err == nil && r.Created && r.followed && s.opts.Followers != nil {
+		s.opts.Followers.Born(ctx, req.ID)
+	}
+	return r, err
+}
+
+func (s *Store) create(ctx context.Context, req CreateRequest) (CreateResult, error) {
 	if req.Fork != nil {
 		return s.createFork(ctx, req)
 	}

@@ -19,6 +19,8 @@ type meta struct {
 	created         time.Time
 	closed          bool
 	softDeleted     bool
+	// followed tells that every change has to leave a mark (follow.go).
+	followed bool
 	// closer is the producer tuple of the request that closed the stream; nil
 	// where it had none.
 	closer   *Producer
@@ -63,7 +65,11 @@ func (m *meta) floor() keys.Offset {
 	return m.retained
 }
 
-const metaFormat = 1
+// metaFormat is followed by a byte of flags, metaFormatMore by another one.
+const (
+	metaFormat     = 1
+	metaFormatMore = 2
+)
 
 const (
 	metaClosed = 1 << iota
@@ -75,6 +81,9 @@ const (
 	metaFork
 	metaForkOffset
 )
+
+// Flags of the second byte.
+const metaFollowed = 1
 
 func (m *meta) encode() []byte {
 	flags := byte(0)
@@ -93,7 +102,11 @@ func (m *meta) encode() []byte {
 	set(m.fork != nil && m.fork.hasOffset, metaForkOffset)
 
 	b := make([]byte, 0, 128)
-	b = append(b, metaFormat, flags)
+	if m.followed {
+		b = append(b, metaFormatMore, flags, metaFollowed)
+	} else {
+		b = append(b, metaFormat, flags)
+	}
 	b = append(b, m.incarnation[:]...)
 	b = append(b, m.retained[:]...)
 	b = binary.AppendVarint(b, m.created.UnixMilli())
@@ -128,11 +141,15 @@ func (m *meta) encode() []byte {
 
 func decodeMeta(b []byte) (*meta, error) {
 	d := decoder{b: b}
-	if d.byte() != metaFormat {
+	format, flags, more := d.byte(), d.byte(), byte(0)
+	if format == metaFormatMore {
+		more = d.byte()
+	}
+	if format != metaFormat && format != metaFormatMore || more&^metaFollowed != 0 {
 		return nil, errCorrupt
 	}
-	flags := d.byte()
 	m := &meta{
+		followed:        more&metaFollowed != 0,
 		closed:          flags&metaClosed != 0,
 		softDeleted:     flags&metaSoftDeleted != 0,
 		inheritedExpiry: flags&metaInheritedExpiry != 0,

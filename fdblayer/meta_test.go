@@ -22,6 +22,7 @@ func drawMeta(t *rapid.T) *meta {
 		created:     time.UnixMilli(rapid.Int64Range(0, 1<<45).Draw(t, "created")),
 		closed:      rapid.Bool().Draw(t, "closed"),
 		softDeleted: rapid.Bool().Draw(t, "soft"),
+		followed:    rapid.Bool().Draw(t, "followed"),
 		retained:    drawOffset(t, "retained"),
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "expiry") {

@@ -27,6 +27,11 @@ func (s *Store) PurgeBucket(ctx context.Context, bucket string, progress func(re
 	if err != nil {
 		return err
 	}
+	if s.opts.Followers != nil {
+		if err := s.opts.Followers.Purged(ctx, bucket); err != nil {
+			return err
+		}
+	}
 	for total := 0; ; {
 		n, err := s.purgePage(ctx, bucket)
 		if err != nil {

@@ -18,7 +18,9 @@ type view struct {
 	// hasForks is known only where hides needed it.
 	hasForks bool
 	// fenced says the bucket was purged for ever.
-	fenced    bool
+	fenced bool
+	// followed says that a stream created here is followed from its birth.
+	followed  bool
 	producers map[string]producerState
 	seq       *string
 	seqKnown  bool // seq was looked for
@@ -137,6 +139,7 @@ func (v *view) create(now time.Time, req *CreateRequest, fresh *meta, staged *bl
 	if v.replaced == nil {
 		v.replaced = v.meta
 	}
+	fresh.followed = v.followed
 	v.meta, v.touched, v.hasForks = fresh, now, false
 	v.producers, v.seq = nil, nil
 	v.dirtyProducers, v.seqChanged = nil, false

@@ -37,6 +37,8 @@ type Options struct {
 	// SweepInterval is the pause between two rounds of background work; one
 	// second by default. Negative switches background work off.
 	SweepInterval time.Duration
+	// Followers is told of changes of the streams it follows; nil for nobody.
+	Followers Followers
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
 	// Logger receives what nobody waits for an answer to; slog.Default() by default.
