@@ -73,6 +73,8 @@ type target struct {
 	// rounds is how often the extension suite's race cases are repeated; 0 for
 	// its default.
 	rounds int
+	// pids are the processes of the servers that were started.
+	pids []int
 	// serverLog is where the servers' output goes; empty for a file that is
 	// shown when a server fails.
 	serverLog string

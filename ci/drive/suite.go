@@ -66,6 +66,7 @@ func runOnServers(ctx context.Context, s suite, t target) (counts tally.Counts, 
 	if err != nil {
 		return tally.Counts{}, errors.Join(err, tailOf(log))
 	}
+	t.pids = set.PIDs()
 	counts, err = s(ctx, t, set.URLs())
 	if stopErr := set.Stop(); stopErr != nil {
 		err = errors.Join(err, stopErr, tailOf(log))
@@ -170,14 +171,13 @@ func installNodeModules(ctx context.Context) error {
 }
 
 func extensions(ctx context.Context, t target, urls []string) (tally.Counts, error) {
-	args := []string{"-count=1", "./ci/extensions"}
+	args := []string{"-count=1", "-timeout", "2h", "./ci/extensions"}
 	if t.only != "" {
 		args = append([]string{"-run", t.only}, args...)
 	}
-	env := []string{"HEADWATER_URLS=" + strings.Join(urls, ","), "HEADWATER_SURFACE=" + t.surface}
+	env := []string{"HEADWATER_URLS=" + strings.Join(urls, ","), "HEADWATER_SURFACE=" + t.surface, "HEADWATER_PIDS=" + strings.Trim(fmt.Sprint(t.pids), "[]")}
 	if t.rounds > 0 {
 		env = append(env, "HEADWATER_ROUNDS="+strconv.Itoa(t.rounds))
-		args = append([]string{"-timeout", "0"}, args...)
 	}
 	return goTest(ctx, env, args...)
 }

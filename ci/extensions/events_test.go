@@ -214,6 +214,15 @@ func (s *stream) bootstrap(headers ...string) bootstrap {
 	return b
 }
 
+// firstPart returns the first part of a bootstrap response that is not read yet.
+func firstPart(res *http.Response) (*multipart.Part, error) {
+	_, params, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if err != nil {
+		return nil, err
+	}
+	return multipart.NewReader(res.Body, params["boundary"]).NextRawPart()
+}
+
 func parseBootstrap(r *response) (bootstrap, error) {
 	b := bootstrap{response: r}
 	media, params, err := mime.ParseMediaType(r.header.Get("Content-Type"))

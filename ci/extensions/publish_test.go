@@ -312,9 +312,6 @@ func publishCases() []testCase {
 			}
 			s.snapshot(s.start).want(200).wantBody("x")
 		}},
-		{"2.2", "bodies_of_a_gibibyte_in_bounded_memory", func(e *env) {
-			e.Skip("measured apart, with the server's resident set: see docs/reliability.md")
-		}},
 	}
 }
 

@@ -59,12 +59,15 @@ func allCases() []testCase {
 		representationCases(),
 		sseCases(),
 		raceCases(),
+		largeCases(),
 	)
 }
 
 // service is the servers under test.
 type service struct {
-	bases  []string
+	bases []string
+	// pids are the servers' processes, where they are known.
+	pids   []int
 	turn   atomic.Uint64
 	client *http.Client
 	// run makes names that no other run has used.
@@ -125,18 +128,25 @@ func newService(t *testing.T) *service {
 		}
 		svc.rounds = n
 	}
+	for s := range strings.FieldsSeq(os.Getenv("HEADWATER_PIDS")) {
+		pid, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatalf("HEADWATER_PIDS: %v", err)
+		}
+		svc.pids = append(svc.pids, pid)
+	}
 	if s := os.Getenv("HEADWATER_URLS"); s != "" {
 		for u := range strings.SplitSeq(s, ",") {
 			svc.bases = append(svc.bases, strings.TrimRight(u, "/"))
 		}
 		return svc
 	}
-	svc.bases = startServer(t)
+	svc.bases, svc.pids = startServer(t)
 	return svc
 }
 
 // startServer builds the server and runs it on the embedded engine.
-func startServer(t *testing.T) []string {
+func startServer(t *testing.T) (urls []string, pids []int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	binary, err := frontends.Build(ctx, t.TempDir(), false, t.Output())
@@ -162,7 +172,7 @@ func startServer(t *testing.T) []string {
 		}
 		_ = log.Close()
 	})
-	return set.URLs()
+	return set.URLs(), set.PIDs()
 }
 
 // base is the server the next request goes to.
