@@ -132,7 +132,6 @@ func (b *batch) try(ctx context.Context, tx kv.Tx, warm bool, now time.Time) (*a
 	if len(b.unknown) > 0 {
 		tx.AddWriteConflictKey(fence)
 	}
-	tx.SetNextWriteNoConflict()
 	tx.Atomic(kv.SetVersionstampedValue, witness, witnessValue(a.number))
 	if err := tx.Commit(ctx); err != nil {
 		return a, keys.Versionstamp{}, err

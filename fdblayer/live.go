@@ -59,6 +59,7 @@ func (s *Store) Live(ctx context.Context, req ReadRequest) (*LiveReader, Piece, 
 // The event is valid until the next call.
 func (r *LiveReader) Next(ctx context.Context) (*Event, error) {
 	if r.topic == nil {
+		//nolint:contextcheck // a topic outlives the reader that starts it
 		t, err := r.store.hub.attach(r.id, r.inc)
 		if err != nil {
 			return nil, err

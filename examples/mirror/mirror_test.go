@@ -224,17 +224,17 @@ func settled(m *mirror, model state) bool {
 
 // snapshot publishes the model's state and drops what lies before it. A
 // mirror that is behind then meets 410.
-func (srv *server) snapshot(ctx context.Context, t *testing.T, url string, model state, offset string) {
+func (s *server) snapshot(ctx context.Context, t *testing.T, url string, model state, offset string) {
 	t.Helper()
 	body, err := json.Marshal(model)
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, _, err := srv.send(ctx, http.MethodPut, url+"/snapshot/"+offset, map[string]string{"Content-Type": "application/json"}, body)
+	status, _, err := s.send(ctx, http.MethodPut, url+"/snapshot/"+offset, map[string]string{"Content-Type": "application/json"}, body)
 	if err != nil || status != http.StatusNoContent {
 		t.Fatal("snapshot:", status, err)
 	}
-	status, _, err = srv.send(ctx, http.MethodPut, url+"/retention/"+offset, nil, nil)
+	status, _, err = s.send(ctx, http.MethodPut, url+"/retention/"+offset, nil, nil)
 	if err != nil || status != http.StatusNoContent {
 		t.Fatal("retention:", status, err)
 	}
