@@ -107,7 +107,11 @@ func Open(ctx context.Context, db kv.Database, opts Options) (*Store, error) {
 		frontend: uuid.New(),
 		seed:     maphash.MakeSeed(),
 	}
-	s.space = keys.NewSpace(s.opts.Prefix)
+	space, err := keys.NewSpace(s.opts.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	s.space = space
 	if err := s.checkFormat(ctx); err != nil {
 		return nil, err
 	}

@@ -1,10 +1,10 @@
 package keys
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"strings"
 )
 
 // VersionstampLen is the length in bytes of a FoundationDB versionstamp: an
@@ -64,7 +64,7 @@ func (o Offset) SameRecord(p Offset) bool {
 func (o Offset) IsStart() bool { return o == Offset{} }
 
 // Compare orders offsets by position.
-func (o Offset) Compare(p Offset) int { return strings.Compare(string(o[:]), string(p[:])) }
+func (o Offset) Compare(p Offset) int { return bytes.Compare(o[:], p[:]) }
 
 // Less reports whether o lies before p.
 func (o Offset) Less(p Offset) bool { return o.Compare(p) < 0 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
+	"strconv"
 	"time"
 )
 
@@ -45,8 +47,23 @@ type Space struct {
 	prefix []byte
 }
 
-// NewSpace returns the key space below prefix, which must not begin with 0xff.
-func NewSpace(prefix []byte) Space { return Space{bytes.Clone(prefix)} }
+// MaxPrefixLen is how long a deployment's prefix may be. It is in every key,
+// and FoundationDB stores keys in full.
+const MaxPrefixLen = 64
+
+// ErrBadPrefix is returned for a prefix that can't set a deployment apart.
+var ErrBadPrefix = errors.New("keys: the prefix must have 1 to 64 bytes and not begin with 0xff")
+
+// NewSpace returns the key space below prefix. An empty prefix is refused, since
+// everything would then be the deployment's, and one that begins with 0xff,
+// where the database keeps its own keys. Deployments that share a cluster need
+// prefixes of which none begins with another.
+func NewSpace(prefix []byte) (Space, error) {
+	if len(prefix) == 0 || len(prefix) > MaxPrefixLen || prefix[0] == 0xff {
+		return Space{}, ErrBadPrefix
+	}
+	return Space{bytes.Clone(prefix)}, nil
+}
 
 // All is every key of the deployment.
 func (s Space) All() Range { return prefixRange(s.prefix) }
@@ -67,11 +84,19 @@ func prefixRange(prefix []byte) Range {
 	return Range{Begin: bytes.Clone(prefix), End: Successor(prefix)}
 }
 
-// Successor returns the first key that does not begin with prefix, which must
-// hold a byte below 0xff.
+// Successor returns the first key after all that begin with prefix. It panics
+// if there is none, because prefix is empty or holds nothing but 0xff; the keys
+// of a [Space] can't, since NewSpace refuses such prefixes.
 func Successor(prefix []byte) []byte {
-	end := bytes.TrimRight(bytes.Clone(prefix), "\xff")
-	end[len(end)-1]++
+	n := len(prefix)
+	for n > 0 && prefix[n-1] == 0xff {
+		n--
+	}
+	if n == 0 {
+		panic("keys: no key lies after the prefix " + strconv.QuoteToASCII(string(prefix)))
+	}
+	end := bytes.Clone(prefix[:n])
+	end[n-1]++
 	return end
 }
 
@@ -142,13 +167,24 @@ func (s Space) ParseExpiry(key []byte) (due time.Time, bucket, stream string, er
 	if err != nil || len(b) < 9 {
 		return time.Time{}, "", "", ErrBadKey
 	}
-	bucket, stream, err = splitName(b[8:])
-	return fromMillis(binary.BigEndian.Uint64(b)), bucket, stream, err
+	due, err = fromMillis(b)
+	if err == nil {
+		bucket, stream, err = splitName(b[8:])
+	}
+	return due, bucket, stream, err
 }
 
 func millis(t time.Time) uint64 { return uint64(max(t.UnixMilli(), 0)) }
 
-func fromMillis(ms uint64) time.Time { return time.UnixMilli(int64(ms)) }
+// fromMillis reads the time that b begins with, which must be one that millis
+// can write.
+func fromMillis(b []byte) (time.Time, error) {
+	ms := binary.BigEndian.Uint64(b)
+	if ms > math.MaxInt64 {
+		return time.Time{}, ErrBadKey
+	}
+	return time.UnixMilli(int64(ms)), nil
+}
 
 // Log is the key of the record that ends at end.
 func (s Space) Log(inc Incarnation, end Offset) []byte {

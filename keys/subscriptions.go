@@ -216,7 +216,8 @@ func (s Space) ParseSubDue(key []byte) (due time.Time, task SubTask, id Subscrip
 	if err != nil || len(b) != 9+len(id) {
 		return time.Time{}, 0, id, ErrBadKey
 	}
-	return fromMillis(binary.BigEndian.Uint64(b)), SubTask(b[8]), SubscriptionID(b[9:]), nil
+	due, err = fromMillis(b)
+	return due, SubTask(b[8]), SubscriptionID(b[9:]), err
 }
 
 // SubFill is the key that says how far the linking of existing streams has come.
