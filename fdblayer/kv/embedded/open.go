@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"strings"
@@ -57,9 +58,6 @@ func (o *Options) setDefaults() error {
 	}
 	if o.Dir == "" {
 		return errors.New("embedded: Dir is empty")
-	}
-	if o.FS == nil {
-		o.FS = vfs.Default
 	}
 	setDefault(&o.CacheBytes, 64<<20)
 	setDefault(&o.MemTableBytes, 32<<20)
@@ -123,6 +121,7 @@ type DB struct {
 	committerDone chan struct{}
 	failure       atomic.Pointer[FailedError]
 
+	disk      io.Closer // of a file system that Open made; nil else
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -135,31 +134,39 @@ func Open(ctx context.Context, opts Options) (*DB, error) {
 	if err := opts.setDefaults(); err != nil {
 		return nil, err
 	}
-	if err := checkDir(opts.FS, opts.Dir); err != nil {
-		return nil, err
+	var disk io.Closer
+	if opts.FS == nil {
+		opts.FS, disk = watchedFS(opts.Log, opts.Dir)
 	}
 	db := &DB{
-		opts: opts, watches: newRegistry(opts.MaxWatches),
+		opts: opts, disk: disk, watches: newRegistry(opts.MaxWatches),
 		queue: make(chan *commit, queueCommits), room: semaphore.NewWeighted(opts.QueueBytes),
 		lowReserve: make(chan struct{}, 1), closing: make(chan struct{}), committerDone: make(chan struct{}),
 	}
-	err := guard(func() (err error) {
-		db.store, err = pebble.Open(opts.Dir, db.pebbleOptions())
-		return err
-	})
-	if err != nil {
-		return nil, openError(opts.Dir, err)
-	}
-	var m *committer
-	err = guard(func() (err error) {
-		m, err = db.start()
-		return err
-	})
+	m, err := db.open()
 	if err != nil {
 		return nil, errors.Join(err, db.closeStore())
 	}
 	go m.run()
 	return db, nil
+}
+
+func (db *DB) open() (m *committer, err error) {
+	if err := checkDir(db.opts.FS, db.opts.Dir); err != nil {
+		return nil, err
+	}
+	err = guard(func() (err error) {
+		db.store, err = pebble.Open(db.opts.Dir, db.pebbleOptions())
+		return err
+	})
+	if err != nil {
+		return nil, openError(db.opts.Dir, err)
+	}
+	err = guard(func() (err error) {
+		m, err = db.start()
+		return err
+	})
+	return m, err
 }
 
 // checkDir refuses what Pebble would misread or report in its own words.

@@ -3,6 +3,8 @@ package embedded
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -14,6 +16,7 @@ import (
 // grow, read back in order, on a machine of few cores.
 func (db *DB) pebbleOptions() *pebble.Options {
 	o := &pebble.Options{
+		FS:        db.opts.FS,
 		CacheSize: db.opts.CacheBytes,
 		// Pinned, so that a new Pebble does not make a directory unreadable for
 		// the release before.
@@ -38,9 +41,6 @@ func (db *DB) pebbleOptions() *pebble.Options {
 		Logger:        &logger{db},
 		EventListener: db.listener(),
 	}
-	if db.opts.FS != vfs.Default {
-		o.FS = db.opts.FS // else Pebble's own, which watches for a slow disk
-	}
 	for i := range o.Levels {
 		l := &o.Levels[i]
 		// Records are large, and ranges are read in order.
@@ -52,6 +52,18 @@ func (db *DB) pebbleOptions() *pebble.Options {
 	return o
 }
 
+// slowDisk is how long one operation on a file may take before it is logged.
+const slowDisk = 5 * time.Second
+
+// watchedFS is the operating system's file system, with a watch on its speed.
+// Pebble would wrap it by itself, but leaks the watch's goroutine where it then
+// fails to open.
+func watchedFS(log *slog.Logger, dir string) (vfs.FS, io.Closer) {
+	return vfs.WithDiskHealthChecks(vfs.Default, slowDisk, nil, func(d vfs.DiskSlowInfo) {
+		log.Warn("embedded engine: the disk is slow", "dir", dir, "path", d.Path, "op", d.OpType.String(), "took", d.Duration)
+	})
+}
+
 // listener passes on what an operator should know.
 func (db *DB) listener() *pebble.EventListener {
 	log := db.opts.Log.With("dir", db.opts.Dir)
@@ -59,9 +71,6 @@ func (db *DB) listener() *pebble.EventListener {
 		BackgroundError: func(err error) { log.Error("embedded engine: background work failed", "err", err) },
 		DataCorruption: func(c pebble.DataCorruptionInfo) {
 			log.Error("embedded engine: corrupt data", "path", c.Path, "err", c.Details)
-		},
-		DiskSlow: func(d pebble.DiskSlowInfo) {
-			log.Warn("embedded engine: the disk is slow", "path", d.Path, "op", d.OpType.String(), "took", d.Duration)
 		},
 		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
 			log.Warn("embedded engine: commits wait for compactions", "reason", i.Reason)
@@ -106,19 +115,27 @@ func (e *fatalError) Unwrap() error { return e.cause }
 // have been left with a lock held.
 const closeGrace = 5 * time.Second
 
+// closeStore closes what is open, also after an Open that failed half-way.
 func (db *DB) closeStore() error {
-	if db.failure.Load() == nil {
-		return db.store.Close()
+	var err error
+	switch {
+	case db.store == nil:
+	case db.failure.Load() == nil:
+		err = db.store.Close()
+	default:
+		err = db.closeFailed()
 	}
+	if db.disk != nil {
+		err = errors.Join(err, db.disk.Close())
+	}
+	return err
+}
+
+// closeFailed waits for the close for closeGrace only; a store that hangs keeps
+// the goroutine, and the directory, until the process ends.
+func (db *DB) closeFailed() error {
 	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			if r := recover(); r != nil {
-				done <- fmt.Errorf("embedded: close after a failure: %v", r)
-			}
-		}()
-		done <- db.store.Close()
-	}()
+	go func() { done <- guard(db.store.Close) }()
 	t := time.NewTimer(closeGrace)
 	defer t.Stop()
 	select {
