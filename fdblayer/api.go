@@ -2,6 +2,7 @@ package fdblayer
 
 import (
 	"io"
+	"strings"
 	"time"
 
 	"headwater/keys"
@@ -48,6 +49,11 @@ type Stream struct {
 // JSON reports whether the stream holds JSON messages, each stored as its text
 // and one LF.
 func (s Stream) JSON() bool { return MediaType(s.ContentType) == "application/json" }
+
+// Text reports whether the stream holds text, which SSE carries as it is.
+func (s Stream) Text() bool {
+	return s.JSON() || strings.HasPrefix(MediaType(s.ContentType), "text/")
+}
 
 // Snapshot is the pointer to a stream's visible snapshot (extensions 2).
 type Snapshot struct {
@@ -145,8 +151,9 @@ type ReadRequest struct {
 	// so that it holds at least one unless it is empty, whatever MaxBytes
 	// says. A start inside a message is then refused.
 	WholeMessages bool
-	// WholeRunes cuts the piece so that it does not end inside a UTF-8
-	// character: before the cut unless the stream is closed there.
+	// WholeRunes cuts the piece of a stream of text so that it does not end
+	// inside a UTF-8 character: before the cut unless the stream is closed
+	// there. MaxBytes is then taken to be 4 at least.
 	WholeRunes bool
 }
 

@@ -191,7 +191,8 @@ type topic struct {
 // shared is one event and the encodings made of it.
 type shared struct {
 	piece Piece
-	// runes says the data neither begin nor end inside a UTF-8 character.
+	// runes says the data neither begin nor end inside a UTF-8 character, or
+	// are no text.
 	runes bool
 
 	mu       sync.Mutex
@@ -246,7 +247,7 @@ func (t *topic) publish(p Piece) {
 		t.broadcast()
 	}
 	if len(p.Data) > 0 {
-		t.events = append(t.events, &shared{piece: p, runes: wholeRunes(p.Data)})
+		t.events = append(t.events, &shared{piece: p, runes: !p.Stream.Text() || wholeRunes(p.Data)})
 		t.bytes += len(p.Data)
 		for len(t.events) > 1 && (t.bytes > ringBytes || len(t.events) > ringEvents) {
 			t.bytes -= len(t.events[0].piece.Data)

@@ -181,6 +181,10 @@ func (s *Store) atMessage(ctx context.Context, tx kv.Reader, v *seen, pos keys.O
 func (s *Store) collect(ctx context.Context, tx kv.Reader, v *seen, pos keys.Offset, req ReadRequest) ([]byte, keys.Offset, error) {
 	whole := req.WholeMessages && v.stream().JSON()
 	c := collector{max: req.MaxBytes, whole: whole, start: pos, next: pos}
+	runes := req.WholeRunes && v.stream().Text()
+	if runes {
+		c.max = max(c.max, utf8.UTFMax)
+	}
 	if pos == v.tail {
 		return nil, pos, nil
 	}
@@ -200,7 +204,7 @@ func (s *Store) collect(ctx context.Context, tx kv.Reader, v *seen, pos keys.Off
 	if err != nil {
 		return nil, pos, err
 	}
-	if req.WholeRunes && (c.next != v.tail || !v.meta.closed) {
+	if runes && (c.next != v.tail || !v.meta.closed) {
 		c.trimRune()
 	}
 	return c.data, c.next, nil
