@@ -20,7 +20,7 @@ type Followers interface {
 	// Followed starts to look whether a stream that tx creates at id is
 	// followed from its birth. What it reads must conflict with whatever makes
 	// the answer untrue.
-	Followed(tx kv.Tx, id StreamID) Verdict
+	Followed(tx kv.Tx, space keys.Space, id StreamID) Verdict
 	// Born is called once a followed stream has been created by this frontend,
 	// before its creator is answered. An error is not told to anybody: the mark
 	// of the creation is there for whoever looks next.
@@ -50,7 +50,7 @@ func (s *Store) verdict(tx kv.Tx, id StreamID) Verdict {
 	if s.opts.Followers == nil {
 		return unfollowed{}
 	}
-	return s.opts.Followers.Followed(tx, id)
+	return s.opts.Followers.Followed(tx, s.space, id)
 }
 
 type unfollowed struct{}
@@ -180,18 +180,30 @@ func (s *Store) TailAsOf(ctx context.Context, tx kv.Tx, st Seen, at keys.Version
 	return tail, nil
 }
 
-// SetFollowed says in tx whether a stream that it saw is followed. A stream
-// that becomes so is marked, so that what was appended before is looked at.
-func (s *Store) SetFollowed(tx kv.Tx, st Seen, on bool) {
-	if !st.Exists || st.Followed == on {
+// Follow makes a stream that tx saw followed, and marks it whether or not it was
+// before: a link is made at a tail that may have moved on when tx commits, and
+// whoever deals with the mark finds the link and looks.
+func (s *Store) Follow(tx kv.Tx, st Seen) {
+	if !st.Exists {
 		return
 	}
+	if !st.Followed {
+		s.setFollowed(tx, st, true)
+	}
+	s.markChanged(tx, st.ID)
+}
+
+// Unfollow makes a stream that tx saw cost nothing again.
+func (s *Store) Unfollow(tx kv.Tx, st Seen) {
+	if st.Exists && st.Followed {
+		s.setFollowed(tx, st, false)
+	}
+}
+
+func (s *Store) setFollowed(tx kv.Tx, st Seen, on bool) {
 	m := *st.meta
 	m.followed = on
 	tx.Set(s.space.Meta(st.ID.Bucket, st.ID.Stream), m.encode())
-	if on {
-		s.markChanged(tx, st.ID)
-	}
 }
 
 // Names returns up to limit names of a bucket's streams that come after a name,

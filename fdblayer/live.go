@@ -150,7 +150,7 @@ func (t *topic) next(ev *Event, req ReadRequest) (ringAnswer, <-chan struct{}, e
 		if e.piece.Start != pos {
 			continue
 		}
-		if len(e.piece.Data) > req.MaxBytes || req.WholeRunes && !e.runes {
+		if len(e.piece.Data) > req.MaxBytes || req.WholeRunes && !e.runes && e.piece.Stream.Text() {
 			break
 		}
 		*ev = Event{Piece: e.piece, shared: e}

@@ -208,6 +208,32 @@ func TestLiveReaderWaitsForWholeRunes(t *testing.T) {
 	})
 }
 
+// Only text has characters: other streams are handed out as they come, though
+// their bytes look like a character's beginning; and a bound too small for a
+// character is raised to one.
+func TestWholeRunesAreForTextOnly(t *testing.T) {
+	onEngines(t, func(t *testing.T, e *env) {
+		e.create("bin", "application/octet-stream", "a\xf0")
+		p, err := e.Read(t.Context(), ReadRequest{ID: sid("bin"), From: From{AtStart: true}, MaxBytes: 10, WholeRunes: true})
+		if err != nil || string(p.Data) != "a\xf0" || !p.UpToDate {
+			t.Fatalf("%q %v", p.Data, err)
+		}
+		e.create("text", "text/plain", "☃☃")
+		p, err = e.Read(t.Context(), ReadRequest{ID: sid("text"), From: From{AtStart: true}, MaxBytes: 1, WholeRunes: true})
+		if err != nil || string(p.Data) != "☃" {
+			t.Fatalf("%q %v", p.Data, err)
+		}
+		r, _ := follow(t, e.Store, "bin", From{Now: true})
+		r.req.WholeRunes = true
+		if _, err := e.Append(t.Context(), AppendRequest{ID: sid("bin"), ContentType: "application/octet-stream", Body: []byte("\xe2")}); err != nil {
+			t.Fatal(err)
+		}
+		if ev, err := r.Next(soon(t)); err != nil || string(ev.Data) != "\xe2" {
+			t.Fatalf("%+v %v", ev, err)
+		}
+	})
+}
+
 func TestReadersAreBounded(t *testing.T) {
 	onEngines(t, func(t *testing.T, e *env) {
 		s := e.frontend(func(o *Options) { o.MaxLiveReaders = 1 })

@@ -179,9 +179,9 @@ func (s *Store) atMessage(ctx context.Context, tx kv.Reader, v *seen, pos keys.O
 
 // collect gathers bytes from pos to the request's bound or the tail.
 func (s *Store) collect(ctx context.Context, tx kv.Reader, v *seen, pos keys.Offset, req ReadRequest) ([]byte, keys.Offset, error) {
-	whole := req.WholeMessages && v.stream().JSON()
-	c := collector{max: req.MaxBytes, whole: whole, start: pos, next: pos}
-	runes := req.WholeRunes && v.stream().Text()
+	st := v.stream()
+	runes := req.WholeRunes && st.Text()
+	c := collector{max: req.MaxBytes, whole: req.WholeMessages && st.JSON(), start: pos, next: pos}
 	if runes {
 		c.max = max(c.max, utf8.UTFMax)
 	}
