@@ -1,0 +1,89 @@
+// Command headwater serves durable streams over HTTP. "headwater serve --help"
+// explains every option; each is also an environment variable and a key of the
+// configuration file.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// cli is the command line.
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Serve streams over HTTP."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	// The first signal drains, and gives the next one its usual effect back.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main without the process around it.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	var c cli
+	type exited struct{ code int } // kong ends the process after --help
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case exited:
+			code = p.code
+		default:
+			panic(p)
+		}
+	}()
+	parser, err := kong.New(&c,
+		kong.Name("headwater"),
+		kong.Description("Durable streams over HTTP, on FoundationDB or on one machine."),
+		kong.DefaultEnvars("HEADWATER"),
+		kong.Configuration(loadConfig),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(exited{code}) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(output{stdout, stderr}),
+	)
+	if err != nil {
+		fmt.Fprintf(stderr, "headwater: %v\n", err)
+		return exitFailure
+	}
+	kctx, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "headwater: %v\nRun \"headwater --help\" for the options.\n", err)
+		return exitUsage
+	}
+	err = kctx.Run()
+	var usage usageError
+	switch {
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "headwater: %v\n", err)
+		return exitUsage
+	case err != nil:
+		fmt.Fprintf(stderr, "headwater: %v\n", err)
+		return exitFailure
+	}
+	return 0
+}
+
+// output is where a command prints.
+type output struct{ stdout, stderr io.Writer }
+
+// usageError is an error the user mends by other options.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
