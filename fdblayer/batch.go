@@ -485,7 +485,9 @@ func (b *batch) finish(ctx context.Context, a *attempt, stamp keys.Versionstamp)
 	for _, v := range a.views {
 		if v.woken && v.meta != nil {
 			b.store.hub.kick(v.meta.incarnation)
-			b.store.changed(v.id, v.meta)
+			if !v.born { // of those, Create tells
+				b.store.changed(v.id, v.meta)
+			}
 		}
 		if v.replaced != nil {
 			b.store.hub.kick(v.replaced.incarnation)

@@ -95,7 +95,6 @@ func (s *Store) forkResult(ctx context.Context, id StreamID, v *view, o outcome,
 			return CreateResult{}, err
 		}
 	}
-	s.changed(id, o.forStream)
 	o.create.Stream = streamOf(id, o.forStream, next)
 	o.create.followed = o.forStream.followed
 	return o.create, nil
@@ -110,7 +109,7 @@ func (s *Store) forkMeta(ctx context.Context, tx kv.Tx, req *CreateRequest, inc 
 	if req.ContentType != "" && MediaType(req.ContentType) != MediaType(src.meta.contentType) {
 		return nil, errorf(CodeForkConflict, "the source holds %s", src.meta.contentType)
 	}
-	point, err := s.forkPoint(ctx, tx, src, req.Fork)
+	anchor, point, err := s.forkPoint(ctx, tx, src, req.Fork)
 	if err != nil {
 		return nil, err
 	}
@@ -126,10 +125,8 @@ func (s *Store) forkMeta(ctx context.Context, tx kv.Tx, req *CreateRequest, inc 
 	m.retained = src.meta.retained
 	f := &forkMeta{
 		source: req.Fork.Source, sourceIncarnation: src.meta.incarnation,
+		hasOffset: req.Fork.Offset != nil, offset: anchor,
 		subOffset: req.Fork.SubOffset, segments: segmentsUntil(src.meta, point),
-	}
-	if req.Fork.Offset != nil {
-		f.hasOffset, f.offset = true, *req.Fork.Offset
 	}
 	if src.meta.fork != nil {
 		f.depth = src.meta.fork.depth + 1
@@ -170,32 +167,33 @@ func segmentsUntil(m *meta, point keys.Offset) []segment {
 	return out
 }
 
-// forkPoint resolves the anchor and the sub-offset of a fork.
-func (s *Store) forkPoint(ctx context.Context, tx kv.Reader, src *seen, f *Fork) (keys.Offset, error) {
-	anchor := src.tail
+// forkPoint resolves the anchor and, by the sub-offset, the point of a fork.
+func (s *Store) forkPoint(ctx context.Context, tx kv.Reader, src *seen, f *Fork) (anchor, point keys.Offset, err error) {
+	anchor = src.tail
 	if f.Offset != nil {
 		anchor = *f.Offset
 	}
 	if anchor.IsStart() && !src.meta.retained.IsStart() || anchor.Less(src.meta.retained) {
 		e := errorf(CodeRetained, "the fork offset is before the source's earliest retained one")
 		e.Offset, e.HasOffset = src.meta.retained, true
-		return anchor, e
+		return anchor, anchor, e
 	}
 	if src.tail.Less(anchor) {
-		return anchor, errorf(CodeBadFork, "the fork offset is beyond the source's tail")
+		return anchor, anchor, errorf(CodeBadFork, "the fork offset is beyond the source's tail")
 	}
 	exists, boundary, err := s.locate(ctx, tx, src.meta, anchor, src.tail)
 	if err != nil {
-		return anchor, err
+		return anchor, anchor, err
 	}
 	json := src.stream().JSON()
 	if !exists || json && !boundary {
-		return anchor, errorf(CodeBadFork, "the fork offset is no position of the source")
+		return anchor, anchor, errorf(CodeBadFork, "the fork offset is no position of the source")
 	}
 	if f.SubOffset == 0 {
-		return anchor, nil
+		return anchor, anchor, nil
 	}
-	return s.advance(ctx, tx, src, anchor, f.SubOffset, json)
+	point, err = s.advance(ctx, tx, src, anchor, f.SubOffset, json)
+	return anchor, point, err
 }
 
 // advance returns the position n messages, or bytes, past anchor.

@@ -32,8 +32,8 @@ type meta struct {
 type forkMeta struct {
 	source            StreamID
 	sourceIncarnation keys.Incarnation
-	// offset and subOffset are as requested; hasOffset is false where the
-	// request left the choice of the tail to the server.
+	// offset is the anchor and subOffset as requested; hasOffset is false where
+	// the request left the choice of the anchor, the tail, to the server.
 	hasOffset bool
 	offset    keys.Offset
 	subOffset uint64

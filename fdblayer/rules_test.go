@@ -172,7 +172,7 @@ func TestCreate(t *testing.T) {
 		m.fork = &forkMeta{source: StreamID{"", "src"}}
 		m.expiry, m.inheritedExpiry = Expiry{HasTTL: true, TTL: 60}, true
 	}
-	start := keys.StartOffset
+	start, tail := keys.StartOffset, keys.MakeOffset(keys.Versionstamp{9: 1}, 0, 3)
 	for _, c := range []struct {
 		name string
 		view *view
@@ -196,6 +196,10 @@ func TestCreate(t *testing.T) {
 			CreateRequest{Fork: &Fork{Source: StreamID{"", "src"}}, Expiry: Expiry{HasTTL: true, TTL: 61}}, CodeExists, false},
 		{"a fork of another source", openView(forked), CreateRequest{Fork: &Fork{Source: StreamID{"", "x"}}}, CodeExists, false},
 		{"a fork at another sub-offset", openView(forked), CreateRequest{Fork: &Fork{Source: StreamID{"", "src"}, SubOffset: 1}}, CodeExists, false},
+		{"a fork again, its anchor spelled out", openView(func(m *meta) { forked(m); m.fork.offset = tail }),
+			CreateRequest{Fork: &Fork{Source: StreamID{"", "src"}, Offset: &tail}}, "", false},
+		{"a fork again, another anchor spelled out", openView(func(m *meta) { forked(m); m.fork.offset = tail }),
+			CreateRequest{Fork: &Fork{Source: StreamID{"", "src"}, Offset: &start}}, CodeExists, false},
 		{"a plain stream as a fork", openView(nil), CreateRequest{Fork: &Fork{Source: StreamID{"", "src"}, Offset: &start}}, CodeExists, false},
 		{"a fork as a plain stream", openView(forked), CreateRequest{ContentType: "text/plain"}, CodeExists, false},
 	} {

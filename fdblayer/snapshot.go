@@ -113,10 +113,14 @@ func (s *Store) admitSnapshot(ctx context.Context, req *PublishRequest) (keys.In
 		if err != nil {
 			return err
 		}
-		if _, err := s.judgeSnapshot(ctx, tx, v, req); err != nil {
+		cur, err := s.judgeSnapshot(ctx, tx, v, req)
+		if err != nil {
 			return err
 		}
-		if e := v.mismatch(req.Precondition); e != nil {
+		// Where a snapshot is published at this offset already, only the body
+		// tells whether that is a conflict, which then comes first (ext. 2.4).
+		known := cur == nil || cur.snapshot.Offset != req.Offset
+		if e := v.mismatch(req.Precondition); e != nil && known {
 			return e
 		}
 		inc = v.meta.incarnation

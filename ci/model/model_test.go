@@ -41,6 +41,7 @@ type producer struct {
 type forkConfig struct {
 	source string
 	at     int // -1: not given
+	anchor int // what at came to
 	sub    int
 	noTTL  bool // the TTL was inherited
 }
@@ -163,6 +164,7 @@ func (w *world) create(op createOp) reply {
 			}
 		}
 		fc := *op.fork
+		fc.anchor = at
 		if op.ttl == 0 {
 			fresh.ttl, fc.noTTL = src.ttl, true
 		}
@@ -187,7 +189,8 @@ func (s *stream) matches(op createOp) bool {
 	f := s.fork
 	return (op.contentType == "" || op.contentType == s.contentType) &&
 		(op.ttl == s.ttl || op.ttl == 0 && f.noTTL) &&
-		op.fork.source == f.source && op.fork.at == f.at && op.fork.sub == f.sub
+		op.fork.source == f.source && op.fork.sub == f.sub &&
+		(op.fork.at == f.at || op.fork.at >= 0 && op.fork.at == f.anchor)
 }
 
 // advance returns the position sub messages, or bytes, past at.

@@ -130,7 +130,7 @@ func TestManyWatches(t *testing.T) {
 	for len(seen) < half {
 		select {
 		case i := <-fired:
-			if seen[i] = true; i >= half && !buggified() {
+			if seen[i] = true; i >= half {
 				t.Errorf("watch %d fired without a change", i)
 			}
 		case <-deadline:

