@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// benchBodies are bodies of about 1 kB, as different clients send them.
+// benchBodies are bodies of about 1 kB, one of 4 kB, as different clients send
+// them.
 func benchBodies() map[string][]byte {
 	event := `{"type":"insert","key":"session:4f1c9a","headers":{"operation":"upsert","txid":"8812736"},` +
 		`"value":{"id":18273,"title":"The quick brown fox","done":false,"tags":["alpha","beta","gamma"],"ratio":0.8125,` +
@@ -20,11 +21,13 @@ func benchBodies() map[string][]byte {
 		panic(err)
 	}
 	object := `{"id":"01J","role":"assistant","content":"` + strings.Repeat("Lorem ipsum dolor sit amet, consectetur adipiscing elit. ", 17) + `"}`
+	large := `{"type":"snapshot","rows":[` + strings.TrimSuffix(strings.Repeat(event+",", 13), ",") + `]}`
 	japanese := `{"text":"` + strings.Repeat("吾輩は猫である。名前はまだ無い。", 20) + `"}`
 	numbers := "[" + strings.TrimSuffix(strings.Repeat("[1718000000123,52.520008,13.404954,-0.5e-3,42],", 22), ",") + "]"
 	scalars := "[" + strings.TrimSuffix(strings.Repeat("1,22,333,true,null,", 50), ",") + "]"
 	return map[string][]byte{
 		"events":   []byte(compact),
+		"large":    []byte(large),
 		"python":   []byte(strings.NewReplacer(`":`, `": `, `,"`, `, "`).Replace(compact)),
 		"indented": pretty.Bytes(),
 		"text":     []byte(object),
@@ -34,7 +37,7 @@ func benchBodies() map[string][]byte {
 	}
 }
 
-var benchOrder = []string{"events", "python", "indented", "text", "japanese", "numbers", "scalars"}
+var benchOrder = []string{"events", "large", "python", "indented", "text", "japanese", "numbers", "scalars"}
 
 func BenchmarkAppendMessages(b *testing.B) {
 	bodies := benchBodies()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -173,4 +174,17 @@ func FuzzPieces(f *testing.F) {
 			t.Errorf("SkipMessages(%q, %d) = %d, %d, want %d", b, n, length, skipped, want)
 		}
 	})
+}
+
+// Every byte, at every place of the eight that are tested at once, in a string
+// and in a number.
+func TestEveryByteEverywhere(t *testing.T) {
+	for b := range 256 {
+		for n := range 18 {
+			for _, fill := range []struct{ open, with, end string }{{`["`, "x", `"]`}, {"[1", "9", "]"}} {
+				body := fill.open + strings.Repeat(fill.with, n) + string([]byte{byte(b)}) + strings.Repeat(fill.with, 17-n) + fill.end
+				checkBody(t, []byte(body))
+			}
+		}
+	}
 }
