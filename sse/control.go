@@ -33,10 +33,11 @@ func AppendControl(dst []byte, c Control) []byte {
 
 // AppendError appends an error event, after which the response ends: the
 // status has been sent, so this is the only way left to say why (extensions
-// 2.4). code is for programs, message for people.
-func AppendError(dst []byte, code, message string) []byte {
+// 2.4). The members are named as in the problem bodies of other responses: code
+// is for programs, detail for people.
+func AppendError(dst []byte, code, detail string) []byte {
 	dst = appendString(append(dst, "event: error\ndata:{\"code\":"...), code)
-	dst = appendString(append(dst, `,"message":`...), message)
+	dst = appendString(append(dst, `,"detail":`...), detail)
 	return append(dst, "}\n\n"...)
 }
 

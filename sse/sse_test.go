@@ -38,7 +38,7 @@ func TestFrames(t *testing.T) {
 		{"control at the end", string(AppendControl(nil, Control{NextOffset: "00ff", Closed: true})),
 			"event: control\ndata:{\"streamNextOffset\":\"00ff\",\"streamClosed\":true}\n\n"},
 		{"error", string(AppendError(nil, "stream_not_found", "the stream was \"deleted\"\r\n")),
-			"event: error\ndata:{\"code\":\"stream_not_found\",\"message\":\"the stream was \\\"deleted\\\"\\u000d\\u000a\"}\n\n"},
+			"event: error\ndata:{\"code\":\"stream_not_found\",\"detail\":\"the stream was \\\"deleted\\\"\\u000d\\u000a\"}\n\n"},
 		{"comment", string(AppendComment(nil)), ": keep-alive\n\n"},
 	} {
 		if tc.got != tc.want {
@@ -103,10 +103,10 @@ func TestFramesComeBack(t *testing.T) {
 				stream = AppendControl(stream, c)
 				want = append(want, event{"control", controlJSON(t, c)})
 			case 4:
-				code, message := string(hostile().Draw(t, "code")), string(hostile().Draw(t, "message"))
-				stream = AppendError(stream, code, message)
+				code, detail := string(hostile().Draw(t, "code")), string(hostile().Draw(t, "detail"))
+				stream = AppendError(stream, code, detail)
 				want = append(want, event{"error", ""})
-				checkError(t, stream, code, message)
+				checkError(t, stream, code, detail)
 				got, _ := parse(stream)
 				want[len(want)-1].data = got[len(got)-1].data
 			case 5:
@@ -162,14 +162,14 @@ func controlJSON(t *rapid.T, c Control) string {
 	return line
 }
 
-func checkError(t *rapid.T, stream []byte, code, message string) {
+func checkError(t *rapid.T, stream []byte, code, detail string) {
 	events, _ := parse(stream)
-	var got struct{ Code, Message string }
+	var got struct{ Code, Detail string }
 	if err := json.Unmarshal([]byte(events[len(events)-1].data), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Code != valid(code) || got.Message != valid(message) {
-		t.Fatalf("error event %+v, want %q and %q", got, code, message)
+	if got.Code != valid(code) || got.Detail != valid(detail) {
+		t.Fatalf("error event %+v, want %q and %q", got, code, detail)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestNoAllocation(t *testing.T) {
 		"array":   func() { AppendJSONArray(dst, stored) },
 		"base64":  func() { AppendBase64(dst, payload) },
 		"control": func() { AppendControl(dst, Control{"00ff", "17", true, true}) },
-		"error":   func() { AppendError(dst, "code", "message") },
+		"error":   func() { AppendError(dst, "code", "detail") },
 		"comment": func() { AppendComment(dst) },
 	} {
 		if n := testing.AllocsPerRun(10, f); n != 0 {
