@@ -55,6 +55,9 @@ type Config struct {
 	Progress io.Writer
 }
 
+// ErrConfig is returned by [Run] for a configuration that makes no sense.
+var ErrConfig = errors.New("the benchmark's options")
+
 // The layouts a server can have.
 const (
 	LayoutBase   = "base"   // /v1/stream/{path...}
@@ -82,7 +85,7 @@ const (
 func (c Config) withDefaults() (Config, error) {
 	w, ok := workloads[c.Workload]
 	if !ok {
-		return c, fmt.Errorf("no workload %q: there are %s", c.Workload, strings.Join(Workloads(), ", "))
+		return c, fmt.Errorf("%w: no workload %q: there are %s", ErrConfig, c.Workload, strings.Join(Workloads(), ", "))
 	}
 	set(&c.Layout, LayoutBase)
 	set(&c.Bucket, "bench")
@@ -145,5 +148,8 @@ func (c Config) check() error {
 	if strings.ContainsAny(c.ContentType, "\r\n") {
 		errs = append(errs, errors.New("the content type holds a line break"))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return nil
 }

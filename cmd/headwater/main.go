@@ -24,6 +24,7 @@ const (
 // cli is the command line.
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Serve streams over HTTP."`
+	Bench   benchCmd   `cmd:"" help:"Load a server and measure it."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
