@@ -25,6 +25,10 @@ type Event struct {
 	shared *shared // nil for a piece read for one reader alone
 }
 
+// Shared reports whether other readers hold the same piece, so that another
+// one costs no memory.
+func (e *Event) Shared() bool { return e.shared != nil }
+
 // Encoded returns build's result for this event, made once for each key and
 // shared by all readers. It must depend on nothing but the key and the piece's
 // data and offsets, and must not be modified.
