@@ -13,6 +13,9 @@ func (f *Frontend) append(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := x.admit(); err != nil {
+		return err
+	}
 	res, err := f.store.Append(x.r.Context(), req)
 	if err != nil {
 		return err

@@ -83,6 +83,25 @@ func (x *exchange) body() ([]byte, error) {
 	}
 }
 
+// dropBody reads a body that means nothing, as one of a GET, out of the way:
+// net/http would do so too, but wait for it without a limit of time.
+func (x *exchange) dropBody() error {
+	if x.bodyRead {
+		return nil
+	}
+	if err := x.checkLength(pacedPiece); err != nil {
+		return err
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(x.paced(), pacedPiece+1))
+	switch {
+	case err != nil:
+		return &fdblayer.Error{Code: fdblayer.CodeBodyRead, Detail: "the body ended early or is malformed", Err: err}
+	case n > pacedPiece:
+		return x.tooLarge(pacedPiece)
+	}
+	return nil
+}
+
 // checkLength refuses a body whose announced length is over limit.
 func (x *exchange) checkLength(limit int64) error {
 	if x.r.ContentLength > limit {

@@ -15,13 +15,15 @@ const (
 )
 
 // cacheControl returns the Cache-Control of a piece; the package comment says
-// why. What expires is not kept for longer than it lives.
-func (f *Frontend) cacheControl(p *fdblayer.Piece) string {
+// why. The URL of a long-poll holds a cursor besides the offset, so those who
+// wait for the same bytes may share them although they reach the tail. What
+// expires is not kept for longer than it lives.
+func (f *Frontend) cacheControl(q *readQuery, p *fdblayer.Piece) string {
 	scope := "public"
 	if f.opts.PrivateCaching {
 		scope = "private"
 	}
-	if p.UpToDate || p.Start.IsStart() {
+	if p.UpToDate && q.live == catchUp || p.Start.IsStart() || q.leader {
 		return scope + ", no-cache"
 	}
 	age, stale := cacheAge, cacheStale
@@ -42,13 +44,3 @@ func (f *Frontend) cacheControl(p *fdblayer.Piece) string {
 }
 
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
-
-// pollCacheControl is cacheControl of a long-poll's data. Its URL holds offset
-// and cursor, so that others who wait for the same can share it although it
-// reaches the tail. A poll from the start of a stream can't tell incarnations
-// apart and is not kept.
-func (f *Frontend) pollCacheControl(p *fdblayer.Piece) string {
-	q := *p
-	q.UpToDate = false
-	return f.cacheControl(&q)
-}

@@ -16,6 +16,9 @@ func (f *Frontend) create(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := x.admit(); err != nil {
+		return err
+	}
 	res, err := f.store.Create(x.r.Context(), req)
 	if err != nil {
 		return err

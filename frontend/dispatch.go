@@ -106,13 +106,29 @@ func (f *Frontend) serve(x *exchange) error {
 		x.header()["Allow"] = res.allow
 		return refuse(codeMethod, "%s is not a method of this resource", clip(x.r.Method))
 	}
-	x.counted = true
-	if f.running.Add(1) > int64(f.opts.MaxRequests) && t.kind != kindHealth && t.kind != kindReady {
-		e := refuse(codeTooManyRequests, "too many requests are being served")
-		e.RetryAfter = time.Second
-		return e
+	if t.kind == kindStream && (x.r.Method == http.MethodPut || x.r.Method == http.MethodPost) {
+		return handle(f, x) // admitted once its body is there
+	}
+	if t.kind != kindSnapshot || x.r.Method != http.MethodPut {
+		if err := x.dropBody(); err != nil {
+			return err
+		}
+	}
+	if t.kind != kindHealth && t.kind != kindReady {
+		if err := x.admit(); err != nil {
+			return err
+		}
 	}
 	return handle(f, x)
+}
+
+// admit takes a place among the running requests, until park or the end.
+func (x *exchange) admit() error {
+	x.counted = true
+	if x.f.running.Add(1) > int64(x.f.opts.MaxRequests) {
+		return &fdblayer.Error{Code: codeTooManyRequests, Detail: "too many requests are being served", RetryAfter: time.Second}
+	}
+	return nil
 }
 
 // preflight answers OPTIONS. A path with nothing at it gets the same answer, so
@@ -190,6 +206,14 @@ func (x *exchange) park() {
 		x.counted = false
 		x.f.running.Add(-1)
 	}
+}
+
+// hold takes n bytes of the memory for responses, until done is called.
+func (x *exchange) hold(n int64) (done func(), err error) {
+	if !x.f.responses.TryAcquire(n) {
+		return nil, &fdblayer.Error{Code: fdblayer.CodeOverloaded, Detail: "too many bytes are waiting for slow clients", RetryAfter: time.Second}
+	}
+	return func() { x.f.responses.Release(n) }, nil
 }
 
 // release gives back what the request holds.

@@ -43,6 +43,10 @@ type eventStream struct {
 	buf  []byte
 }
 
+// maxEventBytes caps the stream bytes of one event, below the cap of other
+// reads: what a slow client has not taken yet is kept for it alone.
+const maxEventBytes = 1 << 20
+
 // events serves a stream as Server-Sent Events (PROTOCOL.md 5.8).
 func (f *Frontend) events(x *exchange, q *readQuery, req fdblayer.ReadRequest, wanted form) error {
 	ctx := x.r.Context()
@@ -59,6 +63,10 @@ func (f *Frontend) events(x *exchange, q *readQuery, req fdblayer.ReadRequest, w
 		defer reader.Close()
 	}
 	s := &eventStream{x: x, client: q.cursor}
+	done, err := x.hold(2 * int64(len(p.Data)))
+	if err != nil {
+		return err
+	}
 	// The end of the response is written after the handler has returned.
 	defer func() { x.writeBy(time.Now().Add(f.opts.WriteTimeout)) }()
 	s.begin(&p, wanted)
@@ -66,7 +74,9 @@ func (f *Frontend) events(x *exchange, q *readQuery, req fdblayer.ReadRequest, w
 	if len(p.Data) > 0 {
 		first = s.encoding.data(p)
 	}
-	if err := s.send(first, &p); err != nil || draining || p.Closed {
+	err = s.send(first, &p)
+	done()
+	if err != nil || draining || p.Closed {
 		return err
 	}
 	x.park()
@@ -155,11 +165,7 @@ func (s *eventStream) forward(ctx context.Context, reader *fdblayer.LiveReader, 
 		case err != nil:
 			return err
 		}
-		var data []byte
-		if len(ev.Data) > 0 {
-			data = ev.Encoded(int(s.encoding), s.encoding.data)
-		}
-		if err := s.send(data, &ev.Piece); err != nil {
+		if err := s.event(ev); err != nil {
 			return err
 		}
 		if ev.Closed || !now.Before(end) {
@@ -171,6 +177,23 @@ func (s *eventStream) forward(ctx context.Context, reader *fdblayer.LiveReader, 
 func isStoreError(err error) bool {
 	var e *fdblayer.Error
 	return errors.As(err, &e)
+}
+
+// event sends what a reader yields. An event that many share costs nobody
+// anything; one read for a reader that fell behind is its own.
+func (s *eventStream) event(ev *fdblayer.Event) error {
+	var data []byte
+	if len(ev.Data) > 0 {
+		if !ev.Shared() {
+			done, err := s.x.hold(2 * int64(len(ev.Data)))
+			if err != nil {
+				return err
+			}
+			defer done()
+		}
+		data = ev.Encoded(int(s.encoding), s.encoding.data)
+	}
+	return s.send(data, &ev.Piece)
 }
 
 // send sends a data event, if there is data, and the control event that goes

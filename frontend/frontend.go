@@ -27,8 +27,12 @@ type Options struct {
 	// MaxBodiesInFlight bounds the memory of all bodies being received or
 	// written, in bytes; 256 MiB by default. Beyond it requests get 503.
 	MaxBodiesInFlight int64
-	// MaxRequests bounds the requests being served, live reads that wait not
-	// counted; 10,000 by default. Beyond it requests get 503.
+	// MaxResponsesInFlight bounds the memory of all responses that clients have
+	// not taken yet, in bytes; 512 MiB by default. Beyond it reads get 503.
+	MaxResponsesInFlight int64
+	// MaxRequests bounds the requests being served, those whose body is still
+	// arriving and live reads that wait not counted; 10,000 by default. Beyond
+	// it requests get 503.
 	MaxRequests int
 	// BodyTimeout is how long a client may take over each 64 KiB of a body;
 	// 10 s by default.
@@ -69,6 +73,7 @@ func (o Options) withDefaults() Options {
 	size(&o.MaxBodyBytes, 32<<20)
 	size(&o.MaxSnapshotBytes, 1<<30)
 	size(&o.MaxBodiesInFlight, 256<<20)
+	size(&o.MaxResponsesInFlight, 512<<20)
 	if o.MaxReadBytes <= 0 {
 		o.MaxReadBytes = 8 << 20
 	}
@@ -92,8 +97,9 @@ func (o Options) withDefaults() Options {
 type Frontend struct {
 	store *fdblayer.Store
 	opts  Options
-	// bodies is the memory that bodies take, see Options.MaxBodiesInFlight.
-	bodies   *semaphore.Weighted
+	// bodies and responses are the memory that each take, see Options.
+	bodies, responses *semaphore.Weighted
+
 	running  atomic.Int64
 	draining atomic.Bool
 	engine   *gin.Engine
@@ -103,6 +109,7 @@ type Frontend struct {
 func New(store *fdblayer.Store, opts Options) *Frontend {
 	f := &Frontend{store: store, opts: opts.withDefaults()}
 	f.bodies = semaphore.NewWeighted(f.opts.MaxBodiesInFlight)
+	f.responses = semaphore.NewWeighted(f.opts.MaxResponsesInFlight)
 	// Otherwise gin prints to standard output. The mode is gin's own and
 	// process-wide; nobody else here uses gin.
 	gin.SetMode(gin.ReleaseMode)

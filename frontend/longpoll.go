@@ -42,15 +42,7 @@ func (f *Frontend) longPoll(x *exchange, q *readQuery, req fdblayer.ReadRequest,
 		x.answer(http.StatusNoContent, nil)
 		return nil
 	}
-	tag := etag(&p, formOf(&p, wanted))
-	h["Etag"] = []string{tag}
-	h["Cache-Control"] = []string{f.pollCacheControl(&p)}
-	if matches(x.r.Header["If-None-Match"], tag) {
-		x.answer(http.StatusNotModified, nil)
-		return nil
-	}
-	x.answer(http.StatusOK, encodePiece(&p, wanted))
-	return nil
+	return x.answerPiece(q, &p, wanted)
 }
 
 // await returns the piece that comes within the time a poll has, or the empty

@@ -34,13 +34,16 @@ type readQuery struct {
 	cursor   uint64
 	timeout  time.Duration
 	maxBytes int
+	// leader asks for a linearizable read, which all are; but then no cache
+	// may answer it.
+	leader bool
 }
 
 // parseQuery reads the query of a GET. maxBytes is the server's cap. Unknown
 // parameters are ignored, repeated ones that say what is read are refused.
 func parseQuery(raw string, maxBytes int) (readQuery, error) {
 	q := readQuery{from: fdblayer.From{AtStart: true}, timeout: defaultPoll, maxBytes: maxBytes}
-	var hasOffset, hasLive, hasConsistency, leader bool
+	var hasOffset, hasLive, hasConsistency bool
 	for raw != "" {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
@@ -69,7 +72,7 @@ func parseQuery(raw string, maxBytes int) (readQuery, error) {
 				return q, refuse(codeInvalidParameter, "consistency must not be repeated")
 			}
 			hasConsistency = true
-			leader, err = parseConsistency(value)
+			q.leader, err = parseConsistency(value)
 		case "cursor":
 			q.cursor = parseCursor(value)
 		case "timeout_ms":
@@ -84,7 +87,7 @@ func parseQuery(raw string, maxBytes int) (readQuery, error) {
 	switch {
 	case hasLive && !hasOffset:
 		return q, refuse(codeInvalidParameter, "a live read needs an offset")
-	case hasLive && leader:
+	case hasLive && q.leader:
 		return q, refuse(codeInvalidParameter, "consistency=leader and live exclude each other")
 	}
 	return q, nil
@@ -128,8 +131,7 @@ func parseLive(s string) (liveMode, error) {
 	return catchUp, refuse(codeInvalidParameter, "live must be long-poll or sse")
 }
 
-// parseConsistency reads consistency (extensions 9.2). Every read here is as
-// strong as leader asks for.
+// parseConsistency reads consistency (extensions 9.2).
 func parseConsistency(s string) (leader bool, err error) {
 	switch s {
 	case "leader":

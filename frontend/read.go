@@ -31,6 +31,7 @@ func (f *Frontend) read(x *exchange) error {
 		return f.longPoll(x, &q, req, wanted)
 	case events:
 		req.WholeRunes = true
+		req.MaxBytes = min(req.MaxBytes, maxEventBytes)
 		return f.events(x, &q, req, wanted)
 	}
 	p, err := f.store.Read(x.r.Context(), req)
@@ -38,17 +39,33 @@ func (f *Frontend) read(x *exchange) error {
 		return err
 	}
 	x.describePiece(&p, wanted)
-	h := x.header()
+	return x.answerPiece(&q, &p, wanted)
+}
+
+// answerPiece answers with a piece that describePiece has described, or tells
+// the client that it has it already. What "now" is changes all the time, so
+// such a response has no tag and is not kept (PROTOCOL.md 8, 10.1).
+func (x *exchange) answerPiece(q *readQuery, p *fdblayer.Piece, wanted form) error {
 	if !q.from.Now {
-		tag := etag(&p, formOf(&p, wanted))
+		h := x.header()
+		tag := etag(p, formOf(p, wanted))
 		h["Etag"] = []string{tag}
-		h["Cache-Control"] = []string{f.cacheControl(&p)}
+		h["Cache-Control"] = []string{x.f.cacheControl(q, p)}
 		if matches(x.r.Header["If-None-Match"], tag) {
 			x.answer(http.StatusNotModified, nil)
 			return nil
 		}
 	}
-	x.answer(http.StatusOK, encodePiece(&p, wanted))
+	size := int64(len(p.Data))
+	if formOf(p, wanted) == asArray {
+		size *= 2 // the text is copied
+	}
+	done, err := x.hold(size)
+	if err != nil {
+		return err
+	}
+	defer done()
+	x.answer(http.StatusOK, encodePiece(p, wanted))
 	return nil
 }
 

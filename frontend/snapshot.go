@@ -19,6 +19,9 @@ func pathOffset(s string) (keys.Offset, error) {
 	return o, nil
 }
 
+// publishMemory is what the store holds of a snapshot on its way in, about.
+const publishMemory = 4 << 20
+
 // publishSnapshot stores a snapshot (extensions 2.2). Its body goes through to
 // the store as it arrives.
 func (f *Frontend) publishSnapshot(x *exchange) error {
@@ -44,6 +47,9 @@ func (f *Frontend) publishSnapshot(x *exchange) error {
 	var body io.Reader = http.NoBody
 	if !x.bodyRead {
 		body = x.paced()
+		if err := x.reserve(publishMemory); err != nil {
+			return err
+		}
 	}
 	st, snap, err := f.store.PublishSnapshot(x.r.Context(), fdblayer.PublishRequest{
 		ID: x.target.id, Precondition: pre, Offset: offset, ContentType: ctype,

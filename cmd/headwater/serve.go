@@ -39,14 +39,15 @@ type serveCmd struct {
 	ReadTimeout   time.Duration `help:"How long a read is tried." default:"10s" group:"Store"`
 	SnapshotGrace time.Duration `help:"How long a superseded snapshot stays readable for readers in flight." default:"1h" group:"Store"`
 
-	MaxBody           byteSize `help:"Longest body of a create or an append." default:"32MiB" group:"Limits"`
-	MaxSnapshot       byteSize `help:"Longest snapshot." default:"1GiB" group:"Limits"`
-	MaxRead           byteSize `help:"Most stream bytes in one response or event." default:"8MiB" group:"Limits"`
-	MaxBodiesInFlight byteSize `help:"Memory for all bodies being received; beyond it requests get 503." default:"256MiB" group:"Limits"`
-	MaxHeader         byteSize `help:"Longest request header." default:"64KiB" group:"Limits"`
-	MaxConnections    int      `help:"Most connections; more wait to be accepted." default:"100000" group:"Limits"`
-	MaxRequests       int      `help:"Most requests being served, waiting live reads not counted; beyond it requests get 503." default:"10000" group:"Limits"`
-	MaxLiveReaders    int      `help:"Most long-polls and SSE responses at a time; beyond it they get 503." default:"100000" group:"Limits"`
+	MaxBody              byteSize `help:"Longest body of a create or an append." default:"32MiB" group:"Limits"`
+	MaxSnapshot          byteSize `help:"Longest snapshot." default:"1GiB" group:"Limits"`
+	MaxRead              byteSize `help:"Most stream bytes in one response or event." default:"8MiB" group:"Limits"`
+	MaxBodiesInFlight    byteSize `help:"Memory for all bodies being received; beyond it requests get 503." default:"256MiB" group:"Limits"`
+	MaxResponsesInFlight byteSize `help:"Memory for all responses that clients have not taken yet; beyond it reads get 503." default:"512MiB" group:"Limits"`
+	MaxHeader            byteSize `help:"Longest request header." default:"64KiB" group:"Limits"`
+	MaxConnections       int      `help:"Most connections; more wait to be accepted." default:"100000" group:"Limits"`
+	MaxRequests          int      `help:"Most requests being served, waiting live reads not counted; beyond it requests get 503." default:"10000" group:"Limits"`
+	MaxLiveReaders       int      `help:"Most long-polls and SSE responses at a time; beyond it they get 503." default:"100000" group:"Limits"`
 
 	HeaderTimeout time.Duration `help:"How long a client may take over a request's header." default:"10s" group:"Timeouts"`
 	BodyTimeout   time.Duration `help:"How long a client may take over each 64 KiB of a body." default:"10s" group:"Timeouts"`
@@ -154,7 +155,7 @@ func (c *serveCmd) frontendOptions(log *slog.Logger) frontend.Options {
 	}
 	return frontend.Options{
 		MaxBodyBytes: int64(c.MaxBody), MaxSnapshotBytes: int64(c.MaxSnapshot), MaxReadBytes: int(c.MaxRead),
-		MaxBodiesInFlight: int64(c.MaxBodiesInFlight), MaxRequests: c.MaxRequests,
+		MaxBodiesInFlight: int64(c.MaxBodiesInFlight), MaxResponsesInFlight: int64(c.MaxResponsesInFlight), MaxRequests: c.MaxRequests,
 		BodyTimeout: c.BodyTimeout, WriteTimeout: c.WriteTimeout,
 		EventsMaxAge: c.SSEMaxAge, EventsKeepAlive: c.SSEKeepAlive,
 		PrivateCaching: c.PrivateCaching, TrustedProxies: trusted, Logger: log,
