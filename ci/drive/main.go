@@ -86,7 +86,7 @@ func parseTarget(name string, args []string) (target, error) {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.StringVar(&t.store, "store", "embedded", "memory, embedded or fdb")
 	flags.IntVar(&t.frontends, "frontends", 1, "how many servers share the store and take requests in turn; more than one needs fdb")
-	flags.StringVar(&t.surface, "surface", "base", "base (/v1/stream/{path}) or bucket (/{bucket}/{stream})")
+	flags.StringVar(&t.surface, "surface", "base", "base (/v1/stream/{path}), bucket (/{bucket}/{stream}) or, for extensions, both")
 	flags.StringVar(&t.clusterFile, "cluster-file", "", "FoundationDB cluster file; empty to find or start a cluster")
 	flags.StringVar(&urls, "urls", "", "comma-separated base URLs of running servers to use instead of starting some")
 	flags.StringVar(&t.binary, "binary", "", "server binary to start; empty to build one")
@@ -99,7 +99,7 @@ func parseTarget(name string, args []string) (target, error) {
 	if flags.NArg() > 0 {
 		return target{}, fmt.Errorf("unexpected arguments %q", flags.Args())
 	}
-	if t.surface != "base" && t.surface != "bucket" {
+	if t.surface != "base" && t.surface != "bucket" && (t.surface != "both" || name != "extensions") {
 		return target{}, fmt.Errorf("no surface %q", t.surface)
 	}
 	if urls != "" {

@@ -2,10 +2,12 @@ package extensions
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // raceCases pit two operations against each other, e.rounds times. What must
@@ -25,13 +27,15 @@ func raceCases() []testCase {
 	}
 }
 
-// both runs the functions at once and waits for them.
+// both runs the functions at once, each up to two milliseconds late so that
+// either may be first, and waits for them.
 func both(fs ...func()) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
 	for _, f := range fs {
 		wg.Go(func() {
 			<-start
+			time.Sleep(rand.N(2 * time.Millisecond))
 			f()
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 )
 
 func representationCases() []testCase {
@@ -218,7 +219,9 @@ func sseCases() []testCase {
 			s := e.create(typeBytes)
 			want := pattern(20_000, 31)
 			es := s.sse("offset=-1")
-			go func() {
+			var writer sync.WaitGroup
+			defer writer.Wait()
+			writer.Go(func() {
 				for i := 0; i < len(want); i += 500 {
 					if r, err := e.try("POST", s.path, []byte(want[i:i+500]), "Content-Type", typeBytes); err != nil || r.status != 204 {
 						e.Errorf("append: %v %v", r, err)
@@ -228,7 +231,7 @@ func sseCases() []testCase {
 				if r, err := e.try("POST", s.path, nil, hClosed, "true"); err != nil || r.status != 204 {
 					e.Errorf("close: %v %v", r, err)
 				}
-			}()
+			})
 			got := ""
 			for {
 				batches := es.batches()

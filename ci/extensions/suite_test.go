@@ -89,6 +89,7 @@ func TestExt(t *testing.T) {
 	t.Cleanup(func() { table.print() })
 	for _, c := range allCases() {
 		t.Run(c.section+"_"+c.name, func(t *testing.T) {
+			t.Parallel()
 			for _, surface := range surfaces(t) {
 				t.Run(surface, func(t *testing.T) {
 					t.Parallel()
