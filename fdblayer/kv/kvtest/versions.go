@@ -2,6 +2,7 @@ package kvtest
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,6 +118,20 @@ func testSoonVersion(e *env) {
 	tx.SetReadVersion(done.Version + 200_000)
 	f := tx.Get(e.k("a"))
 	e.set("a", "2")
+	// A cluster's versions come with its commits, so there must be some.
+	ctx, stop := context.WithCancel(e.ctx)
+	var g sync.WaitGroup
+	defer g.Wait()
+	defer stop()
+	g.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = kv.Transact(ctx, e.db, func(_ context.Context, tx kv.Tx, _ kv.Attempt) error {
+				tx.Set(e.k("clock"), nil)
+				return nil
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
 	// Either value may be the one at that version: the second commit may have
 	// been before or after it. It must be the right one.
 	v, err := f.Wait(e.ctx)
