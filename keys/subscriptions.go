@@ -233,3 +233,12 @@ func (s Space) SubSecret(purpose byte, created time.Time, id [8]byte) []byte {
 func (s Space) SubSecretRange(purpose byte) Range {
 	return prefixRange(append(s.key(KindSubSecret, 1), purpose))
 }
+
+// ParseSubSecret returns when a signing or token key was made.
+func (s Space) ParseSubSecret(key []byte) (created time.Time, err error) {
+	b, err := s.rest(KindSubSecret, key)
+	if err != nil || len(b) != 17 {
+		return time.Time{}, ErrBadKey
+	}
+	return fromMillis(b[1:9])
+}
