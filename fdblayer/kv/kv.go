@@ -42,8 +42,8 @@ type Value interface {
 // Rows is a range read under way. Its first batch is requested when the read
 // is issued, each later one by the Next that needs it.
 type Rows interface {
-	// Next returns the next batch of rows in order, and whether there may be
-	// more. The last batch may be empty.
+	// Next returns the next batch of rows in order, and whether another Next may
+	// bring more: not once a limit is reached. The last batch may be empty.
 	Next(ctx context.Context) (batch []KeyValue, more bool, err error)
 }
 
@@ -145,6 +145,7 @@ type Tx interface {
 	// Watch returns a watch that fires once the value of key differs from the
 	// value this transaction sees. It becomes active when the transaction
 	// commits; commit a transaction that only reads to activate its watches.
+	// It reads the key, with a read conflict.
 	Watch(key []byte) Watch
 
 	// Commit makes the writes durable and visible. Once it is called the

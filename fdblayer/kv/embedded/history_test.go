@@ -130,9 +130,14 @@ func TestSpanSet(t *testing.T) {
 			if lo >= hi {
 				continue
 			}
-			set.add([]byte{byte('a' + lo)}, []byte{byte('a' + hi)})
+			remove := rng.IntN(3) == 0
+			if remove {
+				set.remove([]byte{byte('a' + lo)}, []byte{byte('a' + hi)})
+			} else {
+				set.add([]byte{byte('a' + lo)}, []byte{byte('a' + hi)})
+			}
 			for i := lo; i < hi; i++ {
-				in[i] = true
+				in[i] = !remove
 			}
 		}
 		for i, want := range in {
@@ -144,7 +149,7 @@ func TestSpanSet(t *testing.T) {
 			}
 		}
 		for i := 1; i < len(set); i++ {
-			if bytes.Compare(set[i-1].end, set[i].begin) >= 0 {
+			if bytes.Compare(set[i-1].end, set[i].begin) > 0 || bytes.Compare(set[i].begin, set[i].end) >= 0 {
 				t.Fatalf("%v is not disjoint", set)
 			}
 		}

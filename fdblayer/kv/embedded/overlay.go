@@ -39,8 +39,8 @@ type written struct {
 	known bool
 	value []byte
 	ops   []mutation
-	// unreadable marks a key whose value is known at the commit. It lasts for
-	// the rest of the transaction, whatever is written after it.
+	// unreadable marks a key whose value is known at the commit. Like in
+	// FoundationDB it lasts until the key is cleared: a later set does not end it.
 	unreadable bool
 }
 
@@ -89,7 +89,8 @@ func (o *overlay) apply(m mutation) {
 	case set:
 		o.put(m.key, written{known: true, value: m.param})
 	case clearKey:
-		o.put(m.key, written{known: true})
+		o.keys.ReplaceOrInsert(m.key, written{known: true})
+		o.unreadable.remove(m.key, successor(m.key))
 	case clearRange:
 		o.clear(m.key, m.param)
 	case atomicOp:
@@ -131,21 +132,17 @@ func stampedKeyRange(param []byte) (begin, end []byte) {
 }
 
 func (o *overlay) clear(begin, end []byte) {
+	if bytes.Compare(begin, end) >= 0 {
+		return
+	}
 	var gone [][]byte
-	var unreadable [][]byte
-	for k, e := range o.keys.Ascend(btreemap.GE(begin), btreemap.LT(end)) {
-		if e.unreadable {
-			unreadable = append(unreadable, k)
-		} else {
-			gone = append(gone, k)
-		}
+	for k := range o.keys.Ascend(btreemap.GE(begin), btreemap.LT(end)) {
+		gone = append(gone, k)
 	}
 	for _, k := range gone {
 		o.keys.Delete(k)
 	}
-	for _, k := range unreadable {
-		o.keys.ReplaceOrInsert(k, written{known: true, unreadable: true})
-	}
+	o.unreadable.remove(begin, end)
 	o.cleared.add(begin, end)
 }
 

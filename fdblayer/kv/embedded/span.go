@@ -79,3 +79,21 @@ func (s *spanSet) add(begin, end []byte) {
 	}
 	*s = slices.Replace(*s, lo, hi, span{begin, end})
 }
+
+// remove takes [begin, end) out of the set.
+func (s *spanSet) remove(begin, end []byte) {
+	lo := s.from(begin)
+	hi := lo
+	var rest []span
+	for hi < len(*s) && bytes.Compare((*s)[hi].begin, end) < 0 {
+		r := (*s)[hi]
+		if bytes.Compare(r.begin, begin) < 0 {
+			rest = append(rest, span{r.begin, begin})
+		}
+		if bytes.Compare(r.end, end) > 0 {
+			rest = append(rest, span{end, r.end})
+		}
+		hi++
+	}
+	*s = slices.Replace(*s, lo, hi, rest...)
+}

@@ -131,23 +131,21 @@ func checkMutation(m mutation) error {
 	if bytes.Compare(m.key, endOfKeys) >= 0 {
 		return &kv.Error{Code: kv.CodeKeyOutsideLegalRange}
 	}
-	key, value := len(m.key), len(m.param)
-	if m.kind == stampedKey {
-		if _, ok := stampPlace(m.key); !ok {
-			return &kv.Error{Code: kv.CodeClientInvalidOperation, Detail: "no place for the versionstamp in the key"}
-		}
-		key -= stampSuffix
+	fits := true
+	switch m.kind {
+	case stampedKey:
+		_, fits = stampPlace(m.key)
+	case stampedValue:
+		_, fits = stampPlace(m.param)
 	}
-	if m.kind == stampedValue {
-		if _, ok := stampPlace(m.param); !ok {
-			return &kv.Error{Code: kv.CodeClientInvalidOperation, Detail: "no place for the versionstamp in the value"}
-		}
-		value -= stampSuffix
+	if !fits {
+		return &kv.Error{Code: kv.CodeClientInvalidOperation, Detail: "no place for the versionstamp"}
 	}
-	if key > kv.MaxKeySize {
+	// The suffix of a versionstamped operand counts, as in FoundationDB.
+	if len(m.key) > kv.MaxKeySize {
 		return &kv.Error{Code: kv.CodeKeyTooLarge}
 	}
-	if value > kv.MaxValueSize {
+	if len(m.param) > kv.MaxValueSize {
 		return &kv.Error{Code: kv.CodeValueTooLarge}
 	}
 	return nil

@@ -15,6 +15,7 @@ var overlayCases = []testCase{
 	{"own writes/clears fold into ranges", testOwnClears},
 	{"own writes/a stamped key is unreadable", testUnreadableKey},
 	{"own writes/a stamped value is unreadable", testUnreadableValue},
+	{"own writes/a clear ends unreadable", testUnreadableCleared},
 	{"own writes/are invisible to others until the commit", testIsolation},
 	{"own writes/callers may reuse their slices", testSlicesCopied},
 	{"own writes/random transactions match a model", testOverlayModel},
@@ -119,6 +120,27 @@ func testUnreadableValue(e *env) {
 	tx.Atomic(kv.SetVersionstampedValue, e.k("v"), stamped(nil, ""))
 	e.wantValue(e.read(tx, "a"), "1")
 	e.must(tx.Commit(e.ctx))
+}
+
+func testUnreadableCleared(e *env) {
+	e.set("v", "old")
+	tx := e.begin()
+	tx.Atomic(kv.SetVersionstampedValue, e.k("v"), stamped(nil, ""))
+	tx.Set(e.k("v"), []byte("set"))
+	_, err := tx.Get(e.k("v")).Wait(e.ctx)
+	e.wantCode(err, kv.CodeAccessedUnreadable)
+
+	tx.Reset()
+	tx.Atomic(kv.SetVersionstampedValue, e.k("v"), stamped(nil, ""))
+	tx.Clear(e.k("v"))
+	e.wantAbsent(e.read(tx, "v"))
+	tx.Set(e.k("v"), []byte("set"))
+	e.wantValue(e.read(tx, "v"), "set")
+	tx.Atomic(kv.SetVersionstampedKey, stamped(e.k("log/"), ""), []byte("v"))
+	tx.ClearRange(e.r("log/", "log0"))
+	e.want(e.list(tx, "a", "z", kv.RangeOptions{}), "v=set")
+	e.must(tx.Commit(e.ctx))
+	e.want(e.list(e.begin(), "a", "z", kv.RangeOptions{}), "v=set")
 }
 
 func testIsolation(e *env) {
