@@ -52,6 +52,7 @@ func allCases() []testCase {
 		liveEndCases(),
 		readSnapshotCases(),
 		bootstrapCases(),
+		forkCases(),
 		encodingCases(),
 		longPollCases(),
 		consistencyCases(),
