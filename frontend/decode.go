@@ -76,7 +76,7 @@ func contentType(h http.Header) (string, error) {
 func validContentType(v string) bool {
 	t, _, _ := strings.Cut(v, ";")
 	main, sub, ok := strings.Cut(strings.TrimSpace(t), "/")
-	if !ok || !token(main) || !token(sub) {
+	if !ok || !isToken(main) || !isToken(sub) {
 		return false
 	}
 	for i := range len(v) {
@@ -87,8 +87,8 @@ func validContentType(v string) bool {
 	return true
 }
 
-// token reports whether s is a token of RFC 9110 5.6.2.
-func token(s string) bool {
+// isToken reports whether s is a token of RFC 9110 5.6.2.
+func isToken(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
@@ -107,7 +107,10 @@ func decimal(s string, most uint64) (uint64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
-	return n, err == nil && n <= most
+	if err != nil || n > most {
+		return 0, false
+	}
+	return n, true
 }
 
 // maxTTL is the longest TTL, in seconds; more would not be a date any more.
@@ -133,8 +136,9 @@ func expiry(h http.Header) (fdblayer.Expiry, error) {
 		return fdblayer.Expiry{HasTTL: true, TTL: n}, nil
 	case hasAt:
 		var t time.Time
-		// UnmarshalText keeps to RFC 3339 where Parse is lenient.
-		if err := t.UnmarshalText([]byte(at)); err != nil {
+		// UnmarshalText keeps to RFC 3339 better than Parse does, but both take
+		// an hour of one digit and a comma before the fraction.
+		if err := t.UnmarshalText([]byte(at)); err != nil || at[13] != ':' || strings.Contains(at, ",") {
 			return fdblayer.Expiry{}, refuse(codeInvalidExpiry, "Stream-Expires-At must be an RFC 3339 timestamp")
 		}
 		return fdblayer.Expiry{At: t, AtText: at}, nil
