@@ -29,8 +29,7 @@ func runAppend(ctx context.Context, r *run) error {
 		for j := i; j < n && writers <= n; j += writers {
 			w.outlets = append(w.outlets, r.newOutlet(streams[j], 0))
 		}
-		w.op, err = w.connect(ctx)
-		return w.op, err
+		return w.connect(ctx)
 	})
 	if err != nil {
 		return err
@@ -69,7 +68,6 @@ type writer struct {
 	*run
 	conn    *conn
 	outlets []*outlet
-	op      operation
 }
 
 // connect returns the writer's operation. The connection ends with ctx, which

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // ticksPerSecond is the unit of /proc/PID/stat's times, which is the same on
@@ -55,4 +56,13 @@ func ownUse() (processUse, error) {
 		return processUse{}, err
 	}
 	return processUse{cpu: float64(ru.Utime.Nano()+ru.Stime.Nano()) / 1e9, peak: ru.Maxrss << 10}, nil
+}
+
+// nap sleeps in the kernel, whose timers are better than the runtime's. A
+// signal may end it early.
+func nap(d time.Duration) {
+	if d > 0 {
+		ts := syscall.NsecToTimespec(int64(d))
+		_ = syscall.Nanosleep(&ts, nil)
+	}
 }

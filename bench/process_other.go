@@ -2,7 +2,10 @@
 
 package bench
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // useOf needs /proc.
 func useOf(int) (processUse, error) {
@@ -10,3 +13,5 @@ func useOf(int) (processUse, error) {
 }
 
 func ownUse() (processUse, error) { return processUse{}, nil }
+
+func nap(d time.Duration) { time.Sleep(d) }

@@ -125,25 +125,12 @@ func (res Result) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "%s, records of %d B (%s); warm-up %v, measured %v\n\n", strings.Join(shape, ", "), res.Size, res.ContentType,
 		time.Duration(res.Warmup*1e9), time.Duration(res.Duration*1e9))
-	fmt.Fprintf(&b, "  %.0f ops/s, %.1f MB/s (%d ops)", res.OpsPerSec, res.MBPerSec, res.Ops)
-	if len(res.PerSec) > 1 {
-		fmt.Fprintf(&b, "; from %.0f to %.0f in single seconds", slices.Min(res.PerSec), slices.Max(res.PerSec))
-	}
-	b.WriteString("\n\n")
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(tw, "  ms\tp50\tp90\tp99\tp99.9\tmax\tmean\tcount\t\n")
-	for _, l := range []struct {
-		name string
-		l    *Latency
-	}{{"operation", res.Latency}, {"from sending", res.Service}, {"delivery", res.Delivery}} {
-		if l.l != nil {
-			fmt.Fprintf(tw, "  %s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t\n", l.name, l.l.P50, l.l.P90, l.l.P99, l.l.P999, l.l.Max, l.l.Mean, l.l.Count)
+	if res.Ops > 0 {
+		if err := res.printRates(&b); err != nil {
+			return err
 		}
 	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(&b, "\n  client %.2f cores", res.ClientCores)
+	fmt.Fprintf(&b, "  client %.2f cores", res.ClientCores)
 	if res.ServerRSS > 0 {
 		fmt.Fprintf(&b, "; server %.2f cores, memory %.1f MB, at most %.1f MB", res.ServerCores, float64(res.ServerRSS)/1e6, float64(res.ServerPeak)/1e6)
 	}
@@ -160,4 +147,27 @@ func (res Result) Print(w io.Writer) error {
 	fmt.Fprintf(&b, "  %s\n", res.Verification)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (res Result) printRates(b *strings.Builder) error {
+	fmt.Fprintf(b, "  %.0f ops/s, %.1f MB/s (%d ops)", res.OpsPerSec, res.MBPerSec, res.Ops)
+	if len(res.PerSec) > 1 {
+		fmt.Fprintf(b, "; from %.0f to %.0f in single seconds", slices.Min(res.PerSec), slices.Max(res.PerSec))
+	}
+	b.WriteString("\n\n")
+	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(tw, "  ms\tp50\tp90\tp99\tp99.9\tmax\tmean\tcount\t\n")
+	for _, l := range []struct {
+		name string
+		l    *Latency
+	}{{"operation", res.Latency}, {"from sending", res.Service}, {"delivery", res.Delivery}} {
+		if l.l != nil {
+			fmt.Fprintf(tw, "  %s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t\n", l.name, l.l.P50, l.l.P90, l.l.P99, l.l.P999, l.l.Max, l.l.Mean, l.l.Count)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	b.WriteString("\n")
+	return nil
 }

@@ -40,6 +40,7 @@ func short(name, url string) Config {
 func TestWorkloads(t *testing.T) {
 	for _, name := range Workloads() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := &fake{longPollFor: 20 * time.Millisecond}
 			c := short(name, serveFake(t, f))
 			c.PID = os.Getpid()
@@ -55,8 +56,8 @@ func TestWorkloads(t *testing.T) {
 			if res.Verification.Records == 0 {
 				t.Error("nothing was verified")
 			}
-			if live := workloads[name].live; live && (res.Delivery == nil || res.Delivery.Count < res.Ops) {
-				t.Errorf("%d appends, deliveries %+v", res.Ops, res.Delivery)
+			if live := workloads[name].live; live && (res.Delivery == nil || res.Delivery.Count < res.Latency.Count) {
+				t.Errorf("appends %+v, deliveries %+v", res.Latency, res.Delivery)
 			}
 			if len(f.streams) != 0 {
 				t.Errorf("%d streams are left in the server", len(f.streams))
@@ -78,6 +79,7 @@ func TestRepresentations(t *testing.T) {
 	for _, contentType := range []string{"text/plain", "application/json", "application/octet-stream"} {
 		for _, live := range []string{LiveSSE, LiveLongPoll} {
 			t.Run(contentType+" "+live, func(t *testing.T) {
+				t.Parallel()
 				c := short("fan-out", serveFake(t, &fake{eventsPerStream: 40, longPollFor: 20 * time.Millisecond}))
 				c.ContentType, c.Live, c.Layout = contentType, live, LayoutBucket
 				c.Duration = 600 * time.Millisecond
@@ -138,8 +140,9 @@ func TestViolations(t *testing.T) {
 				continue // its neighbours are of different writers, whose order is free
 			}
 			t.Run(name+" "+w, func(t *testing.T) {
+				t.Parallel()
 				c := short(w, serveFake(t, &fake{store: f.store}))
-				c.Streams, c.Timeout = 1, 200*time.Millisecond
+				c.Streams, c.Timeout = 1, time.Second
 				if w != "catch-up" {
 					c.Writers = 1
 				}
@@ -164,7 +167,7 @@ func TestLiveViolation(t *testing.T) {
 		}
 		return m
 	}}))
-	c.Timeout = 200 * time.Millisecond
+	c.Timeout = time.Second
 	res, err := Run(t.Context(), c)
 	if want := int64(c.Readers); !errors.Is(err, ErrViolation) || res.Verification.Lost != want {
 		t.Errorf("got %v, %d lost; want %d", err, res.Verification.Lost, want)
