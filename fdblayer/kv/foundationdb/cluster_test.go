@@ -233,3 +233,57 @@ func TestRowsComeInBatches(t *testing.T) {
 		}
 	}
 }
+
+// TestCancelledIsDetached: after Cancel the C transaction serves another, and
+// nothing that is still done with the cancelled one reaches that.
+func TestCancelledIsDetached(t *testing.T) {
+	db := open(t)
+	key := prefixed(t)
+	const n = 400
+	transact(t, db, func(_ context.Context, tx kv.Tx) error {
+		for i := range n {
+			tx.Set(key(string([]byte{'r', byte(i >> 8), byte(i)})), make([]byte, 1000))
+		}
+		return nil
+	})
+	for range 20 {
+		old := db.Begin()
+		rows := old.GetRange(kv.FirstGreaterOrEqual(key("r")), kv.FirstGreaterOrEqual(key("s")), kv.RangeOptions{})
+		if _, _, err := rows.Next(t.Context()); err != nil && !kv.Retryable(err) {
+			t.Fatal(err)
+		}
+		old.Cancel()
+		fresh := db.Begin() // most likely in the same C transaction
+		old.Set(key("stray"), nil)
+		old.ClearRange(whole(key))
+		old.AddWriteConflictKey(key("stray"))
+		old.SetReadVersion(1)
+		old.AddReadConflictRange(whole(key))
+		if w := old.Watch(key("stray")); w.Wait(t.Context()) == nil {
+			t.Error("a watch of a cancelled transaction fired")
+		}
+		if _, _, err := rows.Next(t.Context()); kv.Code(err) != kv.CodeTransactionCancelled {
+			t.Errorf("next batch after Cancel: %v", err)
+		}
+		old.Cancel()
+
+		if _, err := fresh.Get(key("x")).Wait(t.Context()); err != nil && !kv.Retryable(err) {
+			t.Errorf("read: %v", err)
+		}
+		set(t, db, key("r\x00\x01"), nil) // in what only old depends on
+		fresh.Set(key("kept"), nil)
+		if err := fresh.Commit(t.Context()); err != nil && (!buggified() || !kv.Retryable(err)) {
+			t.Errorf("commit: %v", err)
+		}
+		// A cancelled transaction can begin again, as another one.
+		old.Reset()
+		if v, err := old.Get(key("stray")).Wait(t.Context()); v != nil || err != nil && !kv.Retryable(err) {
+			t.Errorf("after Reset: %q, %v", v, err)
+		}
+		if _, _, err := rows.Next(t.Context()); err == nil {
+			t.Error("a range read went on in another transaction")
+		}
+		fresh.Cancel()
+		old.Cancel()
+	}
+}

@@ -64,6 +64,9 @@ func (t *tx) awaitCommit(commit fdb.FutureNil) error {
 		<-gaveUp
 	}
 	if kv.Code(err) == kv.CodeOperationCancelled {
+		t.mu.Lock()
+		t.abandoned = true
+		t.mu.Unlock()
 		return &kv.Error{
 			Code:   kv.CodeCommitUnknownResult,
 			Detail: fmt.Sprintf("no outcome within %v, it may still be on its way", t.db.commitTimeout),
@@ -101,7 +104,10 @@ func (t *tx) endCommit() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.committing = false
-	if t.ended != nil {
+	switch {
+	case t.cancelled:
+		t.letGoLocked()
+	case t.ended != nil:
 		t.tr.Reset()
 	}
 }

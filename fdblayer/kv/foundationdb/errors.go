@@ -19,7 +19,7 @@ const (
 // engineError turns an error of the binding into a [kv.Error] of the same code.
 func engineError(err error) error {
 	var e fdb.Error
-	if !errors.As(err, &e) {
+	if err == nil || !errors.As(err, &e) {
 		return err
 	}
 	kerr := &kv.Error{Code: e.Code}

@@ -33,6 +33,11 @@ type handle struct {
 	path string
 	fdb  fdb.Database
 	refs int // guarded by client.mu
+
+	// idle holds reset C transactions. A watch keeps the C transaction it was
+	// armed in for as long as it lives; one for each would cost 16 kB a watch.
+	// It also saves making one, with its finalizer, for each tx.
+	idle sync.Pool
 }
 
 // Open returns the engine on a cluster. It does not wait for the cluster: while
@@ -150,16 +155,23 @@ var _ kv.Database = (*database)(nil)
 
 // Begin implements [kv.Database].
 func (d *database) Begin() kv.Tx {
+	t := &tx{db: d, version: -1}
+	t.holdLocked() // nobody else has t yet
+	return t
+}
+
+// transaction returns a C transaction as fresh as a new one.
+func (d *database) transaction() (fdb.Transaction, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.closed {
-		return deadTx{kv.ErrClosed}
+		return fdb.Transaction{}, kv.ErrClosed
+	}
+	if tr, ok := d.handle.idle.Get().(fdb.Transaction); ok {
+		return tr, nil
 	}
 	tr, err := d.handle.fdb.CreateTransaction()
-	if err != nil {
-		return deadTx{engineError(err)}
-	}
-	return &tx{db: d, tr: tr, version: -1}
+	return tr, engineError(err)
 }
 
 // Close implements [kv.Database].

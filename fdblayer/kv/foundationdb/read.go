@@ -12,14 +12,14 @@ import (
 )
 
 // Get implements [kv.Reader].
-func (t *tx) Get(key []byte) kv.Value { return t.get(t.tr, key) }
+func (t *tx) Get(key []byte) kv.Value { return t.get(key, serializable) }
 
 // GetKey implements [kv.Reader].
-func (t *tx) GetKey(sel kv.Selector) kv.Value { return t.getKey(t.tr, sel) }
+func (t *tx) GetKey(sel kv.Selector) kv.Value { return t.getKey(sel, serializable) }
 
 // GetRange implements [kv.Reader].
 func (t *tx) GetRange(begin, end kv.Selector, opt kv.RangeOptions) kv.Rows {
-	return t.getRange(t.tr, begin, end, opt)
+	return t.getRange(begin, end, opt, serializable)
 }
 
 // Snapshot implements [kv.Tx].
@@ -30,31 +30,37 @@ func (t *tx) Snapshot() kv.Reader { return snapshot{t} }
 // options are only ever set on the transaction.
 type snapshot struct{ t *tx }
 
-func (s snapshot) Get(key []byte) kv.Value         { return s.t.get(s.t.tr.Snapshot(), key) }
-func (s snapshot) GetKey(sel kv.Selector) kv.Value { return s.t.getKey(s.t.tr.Snapshot(), sel) }
+func (s snapshot) Get(key []byte) kv.Value         { return s.t.get(key, isSnapshot) }
+func (s snapshot) GetKey(sel kv.Selector) kv.Value { return s.t.getKey(sel, isSnapshot) }
 func (s snapshot) GetRange(begin, end kv.Selector, opt kv.RangeOptions) kv.Rows {
-	return s.t.getRange(s.t.tr.Snapshot(), begin, end, opt)
+	return s.t.getRange(begin, end, opt, isSnapshot)
 }
+
+// Which view of a transaction reads.
+const (
+	serializable = false
+	isSnapshot   = true
+)
 
 // ReadVersion implements [kv.Tx].
 func (t *tx) ReadVersion(ctx context.Context) (int64, error) {
-	f, err := issue(t, t.tr.GetReadVersion)
+	f, err := issue(t, serializable, fdb.ReadTransaction.GetReadVersion)
 	if err != nil {
 		return 0, err
 	}
 	return await(ctx, t, f)
 }
 
-func (t *tx) get(r fdb.ReadTransaction, key []byte) kv.Value {
-	f, err := issue(t, func() fdb.FutureByteSlice { return r.Get(fdb.Key(key)) })
+func (t *tx) get(key []byte, snapshot bool) kv.Value {
+	f, err := issue(t, snapshot, func(r fdb.ReadTransaction) fdb.FutureByteSlice { return r.Get(fdb.Key(key)) })
 	if err != nil {
 		return failed{err}
 	}
 	return &value[[]byte]{t, f}
 }
 
-func (t *tx) getKey(r fdb.ReadTransaction, sel kv.Selector) kv.Value {
-	f, err := issue(t, func() fdb.FutureKey { return r.GetKey(selector(sel)) })
+func (t *tx) getKey(sel kv.Selector, snapshot bool) kv.Value {
+	f, err := issue(t, snapshot, func(r fdb.ReadTransaction) fdb.FutureKey { return r.GetKey(selector(sel)) })
 	if err != nil {
 		return failed{err}
 	}
@@ -66,13 +72,16 @@ func selector(s kv.Selector) fdb.KeySelector {
 }
 
 // issue runs read, which puts a read on its way, unless t has ended.
-func issue[F any](t *tx, read func() F) (f F, err error) {
+func issue[F any](t *tx, snapshot bool, read func(fdb.ReadTransaction) F) (f F, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended != nil {
 		return f, t.ended
 	}
-	return read(), nil
+	if snapshot {
+		return read(t.tr.Snapshot()), nil
+	}
+	return read(t.tr), nil
 }
 
 // future is what the binding's futures have in common.
@@ -137,7 +146,7 @@ const (
 	rowOverhead = 24
 )
 
-func (t *tx) getRange(r fdb.ReadTransaction, begin, end kv.Selector, opt kv.RangeOptions) kv.Rows {
+func (t *tx) getRange(begin, end kv.Selector, opt kv.RangeOptions, snapshot bool) kv.Rows {
 	if opt.Limit < 0 {
 		return failedRows{&kv.Error{Code: codeRangeLimitsInvalid}}
 	}
@@ -145,13 +154,13 @@ func (t *tx) getRange(r fdb.ReadTransaction, begin, end kv.Selector, opt kv.Rang
 	// default mode begins with 4 kB. Exact is not an option: it gathers all
 	// rows up to the limit in the client, however large they are.
 	o := fdb.RangeOptions{Limit: min(opt.Limit, math.MaxInt32), Reverse: opt.Reverse, Mode: fdb.StreamingModeWantAll}
-	it, err := issue(t, func() *fdb.RangeIterator {
+	it, err := issue(t, snapshot, func(r fdb.ReadTransaction) *fdb.RangeIterator {
 		return r.GetRange(fdb.SelectorRange{Begin: selector(begin), End: selector(end)}, o).Iterator()
 	})
 	if err != nil {
 		return failedRows{err}
 	}
-	return &rows{t: t, it: it, left: opt.Limit}
+	return &rows{t: t, it: it, life: t.life, left: opt.Limit}
 }
 
 // rows is a range read under way. The binding's iterator hides where a reply
@@ -160,6 +169,7 @@ func (t *tx) getRange(r fdb.ReadTransaction, begin, end kv.Selector, opt kv.Rang
 type rows struct {
 	t    *tx
 	it   *fdb.RangeIterator
+	life int // of t
 	left int // rows still wanted, where there was a limit
 	done bool
 	err  error
@@ -176,11 +186,7 @@ func (r *rows) Next(ctx context.Context) ([]kv.KeyValue, bool, error) {
 	release := r.t.guard(ctx)
 	batch, more, err := r.gather()
 	release()
-	if err = r.t.fail(err); err == nil {
-		// The iterator may have gone on in a transaction that was reset.
-		err = r.t.endedWith()
-	}
-	if err != nil {
+	if err = r.t.fail(err); err != nil {
 		batch, more = nil, false
 	}
 	r.done, r.err = !more, err
@@ -189,10 +195,10 @@ func (r *rows) Next(ctx context.Context) ([]kv.KeyValue, bool, error) {
 
 func (r *rows) gather() (batch []kv.KeyValue, more bool, err error) {
 	for size := 0; size < batchBytes; {
-		if !r.it.Advance() {
+		if !r.it.Advance() { // waits where a reply is under way
 			return batch, false, nil
 		}
-		row, err := r.it.Get()
+		row, err := r.take()
 		if err != nil {
 			return nil, false, err
 		}
@@ -203,6 +209,20 @@ func (r *rows) gather() (batch []kv.KeyValue, more bool, err error) {
 		}
 	}
 	return batch, true, nil
+}
+
+// take takes the next row of the reply at hand, and asks for the next reply with
+// the last: in a C transaction that must still be this one's.
+func (r *rows) take() (fdb.KeyValue, error) {
+	r.t.mu.Lock()
+	defer r.t.mu.Unlock()
+	switch {
+	case r.t.ended != nil:
+		return fdb.KeyValue{}, r.t.ended
+	case r.t.life != r.life:
+		return fdb.KeyValue{}, &kv.Error{Code: kv.CodeTransactionCancelled}
+	}
+	return r.it.Get()
 }
 
 // failed is a point read or a watch that ended before it began.

@@ -4,7 +4,6 @@ package foundationdb
 
 import (
 	"bytes"
-	"context"
 	"sync"
 
 	"github.com/apple/foundationdb/bindings/go/src/fdb"
@@ -18,27 +17,52 @@ import (
 // context of a wait. Both reset the C transaction instead of cancelling it: that
 // fails its futures too, frees its arenas, and works in every client mode, where
 // a transaction of the multi-version client that has no cluster yet ignores a
-// cancel. But a reset transaction would go on as a fresh one, at another read
-// version. So reads are issued under mu, only while ended is nil, and a range
-// read, whose later replies the binding asks for by itself, looks at ended again
-// before it hands out rows.
+// cancel. After Cancel the C transaction serves another tx. So every call goes to
+// it under mu, and only while ended is nil; no call under mu waits for anything.
 type tx struct {
 	db *database
-	tr fdb.Transaction
 
-	// Owner's: the goroutine that uses the transaction.
-	wrote   bool // the commit needs the network
-	watched bool // the commit activates watches
-	err     error
+	mu sync.Mutex // guards all below; version and stamp are the owner's after Commit
+	// tr is this transaction's alone while held.
+	tr   fdb.Transaction
+	held bool
+	// ended is why every use fails until Reset, or nil.
+	ended error
+	// committing leaves tr to the commit until that ends.
+	committing bool
+	// cancelled has the commit pass tr on when it ends.
+	cancelled bool
+	// abandoned says that tr may still be committing, so no other tx gets it.
+	abandoned bool
+	// life counts the Resets: a range read of an earlier life asks for no more.
+	life    int
+	wrote   bool  // the commit needs the network
+	watched bool  // the commit activates watches
+	err     error // the first error of a call that has no result
+
 	version int64
 	stamp   [kv.VersionstampLen]byte
-
-	mu         sync.Mutex
-	ended      error // why every use fails until Reset, or nil
-	committing bool  // the C transaction must be left alone
 }
 
 var _ kv.Tx = (*tx)(nil)
+
+// enter locks t for a call that is made only if t has not ended.
+func (t *tx) enter() bool {
+	t.mu.Lock()
+	if t.ended != nil {
+		t.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+// holdLocked gets t a C transaction, or ends it with the reason there is none.
+func (t *tx) holdLocked() {
+	if !t.held {
+		t.tr, t.ended = t.db.transaction()
+		t.held = t.ended == nil
+	}
+}
 
 // end makes every use of t fail with err from now on, until Reset. A commit
 // under way is left to end first.
@@ -47,9 +71,9 @@ func (t *tx) end(err error) {
 	defer t.mu.Unlock()
 	if t.ended == nil {
 		t.ended = err
-	}
-	if !t.committing {
-		t.tr.Reset()
+		if !t.committing {
+			t.tr.Reset()
+		}
 	}
 }
 
@@ -57,6 +81,48 @@ func (t *tx) endedWith() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ended
+}
+
+// Cancel implements [kv.Tx].
+func (t *tx) Cancel() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended == nil {
+		t.ended = &kv.Error{Code: kv.CodeTransactionCancelled}
+	}
+	t.cancelled = true
+	if !t.committing {
+		t.letGoLocked()
+	}
+}
+
+// letGoLocked passes the C transaction on. Committed watches live on in it.
+func (t *tx) letGoLocked() {
+	if !t.held {
+		return
+	}
+	t.tr.Reset()
+	if !t.abandoned {
+		t.db.handle.idle.Put(t.tr)
+	}
+	t.tr, t.held, t.abandoned = fdb.Transaction{}, false, false
+}
+
+// Reset implements [kv.Tx].
+func (t *tx) Reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.committing {
+		return // a misuse: the outcome of the commit stays to be seen
+	}
+	t.wrote, t.watched, t.err, t.ended, t.cancelled = false, false, nil, nil, false
+	t.version, t.stamp = -1, [kv.VersionstampLen]byte{}
+	t.life++
+	if t.held {
+		t.tr.Reset()
+	} else {
+		t.holdLocked()
+	}
 }
 
 // fail maps the binding's error of an operation of t. A transaction that was
@@ -74,56 +140,58 @@ func (t *tx) fail(err error) error {
 	return err
 }
 
-// Cancel implements [kv.Tx].
-func (t *tx) Cancel() { t.end(&kv.Error{Code: kv.CodeTransactionCancelled}) }
-
-// Reset implements [kv.Tx].
-func (t *tx) Reset() {
-	t.wrote, t.watched, t.err = false, false, nil
-	t.version, t.stamp = -1, [kv.VersionstampLen]byte{}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ended = nil
-	t.tr.Reset()
-}
-
-// note keeps the first error of a call that has no result; Commit returns it.
-func (t *tx) note(err error) {
+// noteLocked keeps the first error of a call that has no result; Commit returns
+// it.
+func (t *tx) noteLocked(err error) {
 	if err != nil && t.err == nil {
 		t.err = engineError(err)
 	}
 }
 
 // SetReadVersion implements [kv.Tx].
-func (t *tx) SetReadVersion(version int64) { t.tr.SetReadVersion(version) }
+func (t *tx) SetReadVersion(version int64) {
+	if t.enter() {
+		defer t.mu.Unlock()
+		t.tr.SetReadVersion(version)
+	}
+}
 
 // Set implements [kv.Tx].
 func (t *tx) Set(key, value []byte) {
-	t.wrote = true
-	t.tr.Set(fdb.Key(key), value)
+	if t.enter() {
+		defer t.mu.Unlock()
+		t.wrote = true
+		t.tr.Set(fdb.Key(key), value)
+	}
 }
 
 // Clear implements [kv.Tx].
 func (t *tx) Clear(key []byte) {
-	t.wrote = true
-	t.tr.Clear(fdb.Key(key))
+	if t.enter() {
+		defer t.mu.Unlock()
+		t.wrote = true
+		t.tr.Clear(fdb.Key(key))
+	}
 }
 
 // ClearRange implements [kv.Tx].
 func (t *tx) ClearRange(r kv.Range) {
-	t.wrote = true
-	if t.ordered(r) {
-		t.tr.ClearRange(keyRange(r))
+	if t.enter() {
+		defer t.mu.Unlock()
+		t.wrote = true
+		if t.orderedLocked(r) {
+			t.tr.ClearRange(keyRange(r))
+		}
 	}
 }
 
-// ordered refuses a range that ends before it begins. libfdb_c aborts the
+// orderedLocked refuses a range that ends before it begins. libfdb_c aborts the
 // process on clearing one.
-func (t *tx) ordered(r kv.Range) bool {
+func (t *tx) orderedLocked(r kv.Range) bool {
 	if bytes.Compare(r.Begin, r.End) <= 0 {
 		return true
 	}
-	t.note(&kv.Error{Code: kv.CodeInvertedRange, Detail: "range end lies before its begin"})
+	t.noteLocked(&kv.Error{Code: kv.CodeInvertedRange, Detail: "range end lies before its begin"})
 	return false
 }
 
@@ -133,6 +201,10 @@ func keyRange(r kv.Range) fdb.KeyRange {
 
 // Atomic implements [kv.Tx].
 func (t *tx) Atomic(op kv.AtomicOp, key, param []byte) {
+	if !t.enter() {
+		return
+	}
+	defer t.mu.Unlock()
 	t.wrote = true
 	k := fdb.Key(key)
 	switch op {
@@ -149,64 +221,60 @@ func (t *tx) Atomic(op kv.AtomicOp, key, param []byte) {
 	case kv.SetVersionstampedValue:
 		t.tr.SetVersionstampedValue(k, param)
 	default:
-		t.note(&kv.Error{Code: kv.CodeClientInvalidOperation})
+		t.noteLocked(&kv.Error{Code: kv.CodeClientInvalidOperation})
 	}
 }
 
 // AddReadConflictKey implements [kv.Tx].
-func (t *tx) AddReadConflictKey(key []byte) { t.note(t.tr.AddReadConflictKey(fdb.Key(key))) }
+func (t *tx) AddReadConflictKey(key []byte) {
+	if t.enter() {
+		defer t.mu.Unlock()
+		t.noteLocked(t.tr.AddReadConflictKey(fdb.Key(key)))
+	}
+}
 
 // AddReadConflictRange implements [kv.Tx].
 func (t *tx) AddReadConflictRange(r kv.Range) {
-	if t.ordered(r) {
-		t.note(t.tr.AddReadConflictRange(keyRange(r)))
+	if t.enter() {
+		defer t.mu.Unlock()
+		if t.orderedLocked(r) {
+			t.noteLocked(t.tr.AddReadConflictRange(keyRange(r)))
+		}
 	}
 }
 
 // AddWriteConflictKey implements [kv.Tx].
 func (t *tx) AddWriteConflictKey(key []byte) {
-	t.wrote = true
-	t.note(t.tr.AddWriteConflictKey(fdb.Key(key)))
+	if t.enter() {
+		defer t.mu.Unlock()
+		t.wrote = true
+		t.noteLocked(t.tr.AddWriteConflictKey(fdb.Key(key)))
+	}
 }
 
 // AddWriteConflictRange implements [kv.Tx].
 func (t *tx) AddWriteConflictRange(r kv.Range) {
-	t.wrote = true
-	if t.ordered(r) {
-		t.note(t.tr.AddWriteConflictRange(keyRange(r)))
+	if t.enter() {
+		defer t.mu.Unlock()
+		t.wrote = true
+		if t.orderedLocked(r) {
+			t.noteLocked(t.tr.AddWriteConflictRange(keyRange(r)))
+		}
 	}
 }
 
 // SetNextWriteNoConflict implements [kv.Tx].
-func (t *tx) SetNextWriteNoConflict() { t.note(t.tr.Options().SetNextWriteNoWriteConflictRange()) }
+func (t *tx) SetNextWriteNoConflict() {
+	if t.enter() {
+		defer t.mu.Unlock()
+		t.noteLocked(t.tr.Options().SetNextWriteNoWriteConflictRange())
+	}
+}
 
 // SetPriorityBatch implements [kv.Tx].
-func (t *tx) SetPriorityBatch() { t.note(t.tr.Options().SetPriorityBatch()) }
-
-// deadTx stands for a transaction that could not begin.
-type deadTx struct{ err error }
-
-var _ kv.Tx = deadTx{}
-
-func (d deadTx) Get([]byte) kv.Value                                        { return failed{d.err} }
-func (d deadTx) GetKey(kv.Selector) kv.Value                                { return failed{d.err} }
-func (d deadTx) GetRange(kv.Selector, kv.Selector, kv.RangeOptions) kv.Rows { return failedRows{d.err} }
-func (d deadTx) Snapshot() kv.Reader                                        { return d }
-func (d deadTx) ReadVersion(context.Context) (int64, error)                 { return 0, d.err }
-func (d deadTx) Watch([]byte) kv.Watch                                      { return failedWatch{d.err} }
-func (d deadTx) Commit(context.Context) error                               { return d.err }
-func (d deadTx) CommittedVersion() int64                                    { return -1 }
-func (d deadTx) Versionstamp() (stamp [kv.VersionstampLen]byte)             { return stamp }
-func (d deadTx) SetReadVersion(int64)                                       {}
-func (d deadTx) Set(_, _ []byte)                                            {}
-func (d deadTx) Clear([]byte)                                               {}
-func (d deadTx) ClearRange(kv.Range)                                        {}
-func (d deadTx) Atomic(kv.AtomicOp, []byte, []byte)                         {}
-func (d deadTx) AddReadConflictKey([]byte)                                  {}
-func (d deadTx) AddReadConflictRange(kv.Range)                              {}
-func (d deadTx) AddWriteConflictKey([]byte)                                 {}
-func (d deadTx) AddWriteConflictRange(kv.Range)                             {}
-func (d deadTx) SetNextWriteNoConflict()                                    {}
-func (d deadTx) SetPriorityBatch()                                          {}
-func (d deadTx) Reset()                                                     {}
-func (d deadTx) Cancel()                                                    {}
+func (t *tx) SetPriorityBatch() {
+	if t.enter() {
+		defer t.mu.Unlock()
+		t.noteLocked(t.tr.Options().SetPriorityBatch())
+	}
+}

@@ -13,12 +13,14 @@ import (
 
 // Watch implements [kv.Tx].
 func (t *tx) Watch(key []byte) kv.Watch {
-	f, err := issue(t, func() fdb.FutureNil { return t.tr.Watch(fdb.Key(key)) })
-	w := &watch{db: t.db, f: f, done: make(chan struct{})}
-	if err != nil {
-		w.finish(err)
+	w := &watch{db: t.db, done: make(chan struct{})}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended != nil {
+		w.finish(t.ended)
 		return w
 	}
+	w.f = t.tr.Watch(fdb.Key(key))
 	t.watched = true
 	return w
 }
@@ -90,9 +92,3 @@ func (w *watch) Cancel() {
 	w.finish(&kv.Error{Code: kv.CodeOperationCancelled})
 	<-w.done
 }
-
-// failedWatch is a watch that ended before it began.
-type failedWatch struct{ err error }
-
-func (f failedWatch) Wait(context.Context) error { return f.err }
-func (f failedWatch) Cancel()                    {}
