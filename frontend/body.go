@@ -36,8 +36,10 @@ func (x *exchange) checkEncoding() error {
 //
 // Memory is reserved as bytes arrive and not as Content-Length promises them:
 // a client that announces much and sends nothing takes no room from others.
-func (x *exchange) body() ([]byte, error) {
-	length, limit := x.r.ContentLength, x.f.opts.MaxBodyBytes
+func (x *exchange) body() ([]byte, error) { return x.bodyUpTo(x.f.opts.MaxBodyBytes) }
+
+func (x *exchange) bodyUpTo(limit int64) ([]byte, error) {
+	length := x.r.ContentLength
 	if err := x.checkLength(limit); err != nil {
 		return nil, err
 	}

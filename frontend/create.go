@@ -97,7 +97,10 @@ func (x *exchange) typeOf(ctx context.Context, id fdblayer.StreamID) (string, er
 }
 
 // location is the absolute URL of the request's path.
-func (x *exchange) location() string {
+func (x *exchange) location() string { return x.origin() + x.r.URL.EscapedPath() }
+
+// origin is the scheme and host that the client reached the server at.
+func (x *exchange) origin() string {
 	scheme, host := "http", x.r.Host
 	if x.r.TLS != nil {
 		scheme = "https"
@@ -115,7 +118,7 @@ func (x *exchange) location() string {
 			host = addr.String()
 		}
 	}
-	return scheme + "://" + host + x.r.URL.EscapedPath()
+	return scheme + "://" + host
 }
 
 // trusted reports whether the peer is a proxy whose word counts.

@@ -24,6 +24,8 @@ type exchange struct {
 	w      http.ResponseWriter
 	rc     *http.ResponseController
 	target target
+	// control is set instead of target for a request about subscriptions.
+	control control
 	// bodyRead says nothing of the body is left on the connection.
 	bodyRead bool
 	// reserved is how much of Frontend.bodies this request holds.
@@ -88,6 +90,11 @@ func (f *Frontend) dispatch(c *gin.Context) {
 }
 
 func (f *Frontend) serve(x *exchange) error {
+	if f.opts.Subscriptions != nil {
+		if c, ok, err := parseControl(x.r.URL.EscapedPath()); ok {
+			return f.serveControl(x, c, err)
+		}
+	}
 	t, err := parsePath(x.r.URL.EscapedPath())
 	if x.r.Method == http.MethodOptions {
 		f.preflight(x, t, err)

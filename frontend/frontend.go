@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"headwater/fdblayer"
+	"headwater/subscriptions"
 )
 
 // Options bound and shape a Frontend. The zero value of each field means its
@@ -52,6 +53,12 @@ type Options struct {
 	// TrustedProxies are the peers whose X-Forwarded-Proto and
 	// X-Forwarded-Host are believed; none by default.
 	TrustedProxies []netip.Prefix
+	// Subscriptions serves the reserved paths of PROTOCOL.md 6; nil for none,
+	// and they answer 404.
+	Subscriptions *subscriptions.Service
+	// CallbackOrigin is the scheme and host at which webhook receivers reach
+	// the server; by default those its clients used.
+	CallbackOrigin string
 	// Logger receives faults, and at debug level every request; slog.Default()
 	// by default.
 	Logger *slog.Logger

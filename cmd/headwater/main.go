@@ -23,9 +23,10 @@ const (
 
 // cli is the command line.
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Serve streams over HTTP."`
-	Bench   benchCmd   `cmd:"" help:"Load a server and measure it."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve         serveCmd         `cmd:"" help:"Serve streams over HTTP."`
+	Bench         benchCmd         `cmd:"" help:"Load a server and measure it."`
+	Subscriptions subscriptionsCmd `cmd:"" help:"See and mend the delivery of subscriptions."`
+	Version       versionCmd       `cmd:"" help:"Print the version."`
 }
 
 func main() {

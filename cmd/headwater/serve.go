@@ -18,6 +18,7 @@ import (
 	"headwater/fdblayer/kv/embedded"
 	"headwater/fdblayer/kv/foundationdb"
 	"headwater/frontend"
+	"headwater/subscriptions"
 )
 
 // serveCmd is the options of "headwater serve".
@@ -59,6 +60,8 @@ type serveCmd struct {
 	DrainTimeout  time.Duration `help:"How long requests in flight may take to end." default:"30s" group:"Timeouts"`
 
 	TrustedProxies []network `help:"Networks of proxies whose X-Forwarded-Proto and X-Forwarded-Host are believed." placeholder:"CIDR,..." group:"Network"`
+	subscriptionFlags
+
 	PrivateCaching bool      `help:"Mark reads as cacheable by clients only, for streams that are not the same to everyone." group:"Network"`
 
 	logFlags
@@ -86,7 +89,8 @@ func (c *serveCmd) Run(ctx context.Context, out output) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	store, err := c.openStore(ctx, db, log)
+	index := subscriptions.NewIndex()
+	store, err := c.openStore(ctx, db, index, log)
 	if err != nil {
 		return err
 	}
@@ -96,7 +100,16 @@ func (c *serveCmd) Run(ctx context.Context, out output) (err error) {
 		err = errors.Join(err, store.Close(ctx))
 	}()
 
-	server := frontend.NewServer(frontend.New(store, c.frontendOptions(log)), c.serverOptions())
+	subs := c.startSubscriptions(store, index, log)
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		err = errors.Join(err, subs.Close(ctx))
+	}()
+
+	options := c.frontendOptions(log)
+	options.Subscriptions, options.CallbackOrigin = subs, c.WebhookOrigin
+	server := frontend.NewServer(frontend.New(store, options), c.serverOptions())
 	c.greet(out, l.Addr(), log)
 	err = server.Serve(ctx, l)
 	log.Info("stopped")
@@ -134,13 +147,13 @@ func (c *serveCmd) openEngine(ctx context.Context, log *slog.Logger) (kv.Databas
 	return db, nil
 }
 
-func (c *serveCmd) openStore(ctx context.Context, db kv.Database, log *slog.Logger) (*fdblayer.Store, error) {
+func (c *serveCmd) openStore(ctx context.Context, db kv.Database, index *subscriptions.Index, log *slog.Logger) (*fdblayer.Store, error) {
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	store, err := fdblayer.Open(opening, db, fdblayer.Options{
 		Prefix: []byte(c.KeyPrefix), Lanes: c.Lanes,
 		CommitTimeout: c.CommitTimeout, ReadTimeout: c.ReadTimeout,
-		MaxLiveReaders: c.MaxLiveReaders, SnapshotGrace: c.SnapshotGrace, Logger: log,
+		MaxLiveReaders: c.MaxLiveReaders, SnapshotGrace: c.SnapshotGrace, Followers: index, Logger: log,
 	})
 	if err != nil && opening.Err() != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("the store did not answer within %v: %w", openTimeout, err)
