@@ -46,8 +46,8 @@
 // Cancel passes the C transaction on to the next Begin; what never is cancelled
 // waits for a finalizer. The results of range reads always do. A watch keeps the
 // C transaction it was armed in, which is no loss while that one is in use
-// again. A watch that is waited for costs about 5 kB, half of it the stack of
-// its goroutine.
+// again. A watch that is waited for costs about 12 kB (measured, 20,000 of
+// them): 8 kB in the C client, the rest mostly the stack of its goroutine.
 //
 // # Process-wide state
 //

@@ -35,7 +35,7 @@ type handle struct {
 	refs int // guarded by client.mu
 
 	// idle holds reset C transactions. A watch keeps the C transaction it was
-	// armed in for as long as it lives; one for each would cost 16 kB a watch.
+	// armed in for as long as it lives; one for each would cost 7 kB a watch.
 	// It also saves making one, with its finalizer, for each tx.
 	idle sync.Pool
 }

@@ -5,6 +5,8 @@ package foundationdb
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -205,4 +207,43 @@ func TestLockedDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	set(t, db, []byte("k"), []byte("x"))
+}
+
+// TestNoCluster: nothing answers at all, from the start. Every wait is bounded
+// all the same, and Close too.
+func TestNoCluster(t *testing.T) {
+	fdbcluster.Open(t) // the client library alone is not worth a run
+	file := filepath.Join(t.TempDir(), "fdb.cluster")
+	if err := os.WriteFile(file, []byte("no:cluster@127.0.0.1:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db := openFile(t, Options{ClusterFile: file, CommitTimeout: 100 * time.Millisecond})
+	before := runtime.NumGoroutine()
+	wait := func(what string, fn func(ctx context.Context, tx kv.Tx) error) {
+		tx := db.Begin()
+		defer tx.Cancel()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := fn(ctx, tx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	wait("Get", func(ctx context.Context, tx kv.Tx) error { _, err := tx.Get([]byte("k")).Wait(ctx); return err })
+	wait("ReadVersion", func(ctx context.Context, tx kv.Tx) error { _, err := tx.ReadVersion(ctx); return err })
+	wait("Rows", func(ctx context.Context, tx kv.Tx) error {
+		_, _, err := tx.GetRange(kv.FirstGreaterOrEqual([]byte("a")), kv.FirstGreaterOrEqual([]byte("b")), kv.RangeOptions{}).Next(ctx)
+		return err
+	})
+	wait("Watch", func(ctx context.Context, tx kv.Tx) error {
+		w := tx.Watch([]byte("k"))
+		defer w.Cancel()
+		return w.Wait(ctx)
+	})
+	tx := db.Begin()
+	defer tx.Cancel()
+	tx.Set([]byte("k"), nil)
+	if err := tx.Commit(t.Context()); !kv.MaybeCommitted(err) {
+		t.Errorf("commit: %v", err)
+	}
+	settle(t, before)
 }
