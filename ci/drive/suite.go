@@ -125,7 +125,7 @@ func vitest(ctx context.Context, t target, urls []string, file string) (tally.Co
 	if err != nil {
 		return tally.Counts{}, err
 	}
-	defer report.Close() //nolint:errcheck // only read from here on
+	defer report.Close()
 	name, err := filepath.Abs(report.Name())
 	if err != nil {
 		return tally.Counts{}, err
