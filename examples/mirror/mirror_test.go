@@ -181,6 +181,8 @@ func TestMirrorFollowsThroughKillsAndRetention(t *testing.T) {
 			t.Fatal(status, err)
 		}
 		seq++
+		// Slow enough for the server to be killed now and then.
+		time.Sleep(rand.N(20 * time.Millisecond))
 		if err := model.apply(text); err != nil {
 			t.Fatal(err)
 		}
@@ -212,6 +214,9 @@ func TestMirrorFollowsThroughKillsAndRetention(t *testing.T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t.Logf("%d kills, %d bootstraps", kills(), m.bootstraps)
+	if n := kills(); n == 0 {
+		t.Error("the server was never killed")
+	}
 	if m.bootstraps < 2 {
 		t.Error("the mirror was never made to rebuild")
 	}
