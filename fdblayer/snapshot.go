@@ -167,13 +167,13 @@ func (u *upload) receive(ctx context.Context) error {
 	for {
 		// Each window has a buffer of its own: the last ones are being written.
 		buf := make([]byte, window)
-		n, err := io.ReadFull(u.req.Body, buf)
+		n, err := fill(u.req.Body, buf)
 		u.size += int64(n)
 		if u.size > u.req.MaxBytes {
 			return errorf(CodeTooLarge, "a snapshot can't be longer than %d bytes", u.req.MaxBytes)
 		}
 		_, _ = u.digest.h.Write(buf[:n])
-		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		last := errors.Is(err, io.EOF)
 		if err != nil && !last {
 			return &Error{Code: CodeBodyRead, Detail: "the body ended early", Err: err}
 		}
@@ -196,6 +196,18 @@ func (u *upload) receive(ctx context.Context) error {
 			return u.staged.settle()
 		}
 	}
+}
+
+// fill reads until buf is full or r ends. Unlike [io.ReadFull] it does not say
+// io.ErrUnexpectedEOF where r just ends: that is what a body that was cut says
+// of itself, and a cut body must not pass for a whole one.
+func fill(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var m int
+		m, err = r.Read(buf[n:])
+		n += m
+	}
+	return n, err
 }
 
 func (u *upload) abandon(ctx context.Context) {
