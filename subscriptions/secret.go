@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -8,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -40,6 +42,7 @@ type secret struct {
 	Active int64  `json:"active"` // since when it may be used, ms
 	Seed   []byte `json:"seed"`   // 32 random bytes
 
+	row     []byte // its key in the store
 	created time.Time
 	key     ed25519.PrivateKey // of purposeSign
 }
@@ -51,11 +54,11 @@ type keyring struct {
 }
 
 type ring struct {
-	secrets []secret // oldest first
+	secrets []secret // in the order they come into use
 	read    time.Time
 }
 
-// secrets returns the secrets of a purpose, oldest first. The first caller ever
+// secrets returns the secrets of a purpose in the order they come into use. The first caller ever
 // makes one.
 func (s *Service) secrets(ctx context.Context, purpose byte) ([]secret, error) {
 	now := s.now()
@@ -98,9 +101,11 @@ func (s *Service) readSecrets(ctx context.Context, purpose byte, rotate bool) ([
 			}
 			list = append(list, k)
 		}
+		// Not by when they were made: clocks may disagree on that.
+		slices.SortStableFunc(list, func(a, b secret) int { return cmp.Compare(a.Active, b.Active) })
 		now := s.now()
 		for len(list) > 1 && !now.Before(time.UnixMilli(list[1].Active).Add(retireAfter)) {
-			tx.Clear(rows[len(rows)-len(list)].Key)
+			tx.Clear(list[0].row)
 			list = list[1:]
 		}
 		newest := len(list) - 1
@@ -142,7 +147,7 @@ func (s *Service) decodeSecret(row kv.KeyValue) (secret, error) {
 	if err != nil {
 		return k, err
 	}
-	k.created = created
+	k.row, k.created = row.Key, created
 	k.key = ed25519.NewKeyFromSeed(k.Seed)
 	return k, nil
 }
