@@ -38,6 +38,12 @@ type batch struct {
 	unknown []*attempt
 }
 
+// doubtful reports whether an attempt of this lane, of this batch or of one
+// given up before it, may yet land. The fence then has to be written, also
+// where a batch has nothing else to write: what is refused now may have been
+// judged otherwise before, by the clock.
+func (b *batch) doubtful() bool { return b.lane.doubt || len(b.unknown) > 0 }
+
 // attempt is what one run over a batch decided.
 type attempt struct {
 	number   uint64
@@ -90,6 +96,7 @@ func (b *batch) unresolved(err error) error {
 	if len(b.unknown) == 0 {
 		return err
 	}
+	b.lane.doubt = true
 	return &Error{
 		Code: CodeUnknownOutcome, Detail: "the store can't say whether the write was applied",
 		RetryAfter: time.Second, Err: err,
@@ -119,7 +126,7 @@ func (b *batch) try(ctx context.Context, tx kv.Tx, warm bool, now time.Time) (*a
 	if err != nil {
 		return nil, keys.Versionstamp{}, err
 	}
-	if !wrote {
+	if !wrote && !b.doubtful() {
 		if warm {
 			// Nothing would be committed, so nothing would prove that what
 			// the lane remembers still holds.
@@ -129,7 +136,7 @@ func (b *batch) try(ctx context.Context, tx kv.Tx, warm bool, now time.Time) (*a
 	}
 	fence := append(bytes.Clone(witness), 0)
 	tx.AddReadConflictKey(fence)
-	if len(b.unknown) > 0 {
+	if b.doubtful() {
 		tx.AddWriteConflictKey(fence)
 	}
 	tx.Atomic(kv.SetVersionstampedValue, witness, witnessValue(a.number))
@@ -137,9 +144,10 @@ func (b *batch) try(ctx context.Context, tx kv.Tx, warm bool, now time.Time) (*a
 		return a, keys.Versionstamp{}, err
 	}
 	b.store.stats.commit(warm, len(b.work))
-	if len(b.unknown) == 0 {
+	if !b.doubtful() {
 		a.version = tx.CommittedVersion()
 	}
+	b.lane.doubt = false
 	return a, tx.Versionstamp(), nil
 }
 
@@ -499,6 +507,9 @@ func (b *batch) finish(ctx context.Context, a *attempt, stamp keys.Versionstamp)
 		o := &a.outcomes[i]
 		if o.next.tail && err != nil {
 			p.out = outcome{err: internalError(err)}
+			if o.err == nil && stamp != (keys.Versionstamp{}) {
+				p.out.err = applied(err)
+			}
 			continue
 		}
 		next := o.next.offset
@@ -512,6 +523,15 @@ func (b *batch) finish(ctx context.Context, a *attempt, stamp keys.Versionstamp)
 		p.out = *o
 	}
 	return nil
+}
+
+// applied is the error of a write that committed, and whose answer could not be
+// completed: the client has to ask again.
+func applied(err error) *Error {
+	return &Error{
+		Code: CodeUnknownOutcome, Detail: "the write's outcome could not be read",
+		RetryAfter: time.Second, Err: err,
+	}
 }
 
 // answer completes an outcome with the offset it names.

@@ -13,13 +13,18 @@ import (
 // stays one transaction and metadata stay small.
 const maxForkDepth = 256
 
+// forkWitness is how long a fork's witness is kept: longer than any create is
+// tried.
+const forkWitness = time.Minute
+
 // createFork makes a fork (PROTOCOL.md 4.2).
 //
 // Reads: the target's view and its bucket's fence; the source's view; by
 // snapshot the source's tail and, for a sub-offset, its records. Conflict set:
 // both meta keys. So the source can't be deleted unseen, and appends to it,
-// which only move the tail further, don't matter. Witness: the incarnation,
-// which is chosen once for all attempts.
+// which only move the tail further, don't matter. Witness: an entry of the gc
+// queue that clears nothing but itself. The fork can't be its own witness: it
+// may have been deleted since, and must not be made again.
 func (s *Store) createFork(ctx context.Context, req CreateRequest) (CreateResult, error) {
 	if req.Fork.Source.Bucket != req.ID.Bucket {
 		return CreateResult{}, errorf(CodeBadFork, "a fork and its source must be in one bucket")
@@ -28,20 +33,26 @@ func (s *Store) createFork(ctx context.Context, req CreateRequest) (CreateResult
 		return CreateResult{}, errorf(CodeTooLarge, "a fork's first body can't be longer than %d bytes", MaxInlineBody)
 	}
 	inc := keys.NewIncarnation()
+	witness := s.space.GC(s.now().Add(forkWitness), [16]byte(inc))
 	var o outcome
 	var made *view
 	committed, err := s.transact(ctx, func(ctx context.Context, tx kv.Tx, at kv.Attempt) error {
 		now := s.now()
+		if at.Unknown && o.create.Created {
+			w, err := tx.Get(witness).Wait(ctx)
+			if err != nil {
+				return err
+			}
+			if w != nil {
+				// An earlier attempt committed. What it made may have been
+				// appended to since, so its first bytes are no longer the tail.
+				o.next = made.tail()
+				return nil
+			}
+		}
 		v, err := s.lookTarget(ctx, tx, req.ID, now)
 		if err != nil {
 			return err
-		}
-		made = v
-		if at.Unknown && v.meta != nil && v.meta.incarnation == inc {
-			// An earlier attempt committed. What it made may have been
-			// appended to since, so its first bytes are no longer the tail.
-			o = outcome{forStream: v.meta, next: v.tail(), create: CreateResult{Created: true}}
-			return nil
 		}
 		var fresh *meta
 		if e := v.missing(now); e != nil && e.Code == CodeNotFound && !v.fenced && !req.Precondition.Set {
@@ -49,8 +60,9 @@ func (s *Store) createFork(ctx context.Context, req CreateRequest) (CreateResult
 				return err
 			}
 			tx.Set(s.space.Fork(fresh.fork.sourceIncarnation, inc), s.space.Meta(req.ID.Bucket, req.ID.Stream))
+			tx.Set(witness, encodeClear(kv.Range{Begin: witness, End: append(bytes.Clone(witness), 0)}))
 		}
-		o = v.create(now, &req, fresh, nil)
+		made, o = v, v.create(now, &req, fresh, nil)
 		if o.err != nil {
 			return o.err
 		}
@@ -91,6 +103,9 @@ func (s *Store) forkResult(ctx context.Context, id StreamID, v *view, o outcome,
 			next, err = s.tail(ctx, s.lastRecord(tx, o.forStream.incarnation), o.forStream)
 			return err
 		})
+		if err != nil && o.create.Created {
+			return CreateResult{}, applied(err)
+		}
 		if err != nil {
 			return CreateResult{}, err
 		}

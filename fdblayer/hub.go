@@ -246,6 +246,13 @@ func (t *topic) publish(p Piece) {
 		t.tail = p.Next
 		t.broadcast()
 	}
+	if t.tail.Less(p.Start) {
+		// Retention passed the topic's end. Readers behind it have to learn
+		// that from the database.
+		t.events, t.bytes = nil, 0
+		t.tail = p.Start
+		t.broadcast()
+	}
 	if len(p.Data) > 0 {
 		t.events = append(t.events, &shared{piece: p, runes: !p.Stream.Text() || wholeRunes(p.Data)})
 		t.bytes += len(p.Data)

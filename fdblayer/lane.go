@@ -41,8 +41,10 @@ type lane struct {
 	wake   chan struct{} // capacity 1
 
 	// attempt counts this lane's commits, to name their witnesses; warm is what
-	// it remembers of them. Both are owned by run.
+	// it remembers of them; doubt says that an attempt of an earlier batch may
+	// yet land. All are owned by run.
 	attempt uint64
+	doubt   bool
 	warm    memory
 }
 

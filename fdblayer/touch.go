@@ -26,16 +26,14 @@ func decodeTouch(b []byte) time.Time {
 
 // touch renews the sliding TTL of a stream.
 //
-// Reads: the meta key, so that a stream deleted meanwhile does not get a last
-// access without a life. Witness: none is needed, a touch may be applied twice.
+// Reads: the view, so that a stream deleted meanwhile does not get a last
+// access without a life, and one that has expired does not get another life:
+// a process that was paused learns of the expiry last. Witness: none is needed,
+// a touch may be applied twice.
 func (s *Store) touch(ctx context.Context, id StreamID, inc keys.Incarnation, now time.Time) error {
 	_, err := s.transact(ctx, func(ctx context.Context, tx kv.Tx, _ kv.Attempt) error {
-		raw, err := tx.Get(s.space.Meta(id.Bucket, id.Stream)).Wait(ctx)
-		if err != nil || raw == nil {
-			return err
-		}
-		m, err := decodeMeta(raw)
-		if err != nil || m.incarnation != inc {
+		v, err := s.look(ctx, tx, id, s.now())
+		if err != nil || v.meta == nil || v.meta.incarnation != inc || v.missing(s.now()) != nil {
 			return err
 		}
 		tx.Atomic(kv.Max, s.space.Touch(inc), encodeTouch(now))
