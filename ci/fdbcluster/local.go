@@ -111,7 +111,8 @@ func startIn(ctx context.Context, dir, server string, opts Options) (*process, e
 		}
 		args = append(args, "--knob_"+name+"="+value)
 	}
-	cmd := exec.Command(server, args...)
+	// The context is that of the start; the server outlives it.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), server, args...)
 	cmd.Env = plainEnv()
 	cmd.Stdout, cmd.Stderr = out, out
 	return spawn(cmd)

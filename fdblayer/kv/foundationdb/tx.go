@@ -103,7 +103,7 @@ func (t *tx) letGoLocked() {
 	}
 	t.tr.Reset()
 	if !t.abandoned {
-		t.db.handle.idle.Put(t.tr)
+		t.db.handle.idle.Put(t.tr) //nolint:staticcheck // a struct of one pointer needs no allocation
 	}
 	t.tr, t.held, t.abandoned = fdb.Transaction{}, false, false
 }
