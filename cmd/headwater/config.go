@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,12 +31,15 @@ func loadConfig(r io.Reader) (kong.Resolver, error) {
 	return f, nil
 }
 
-// Validate refuses keys that name no option of any command.
+// Validate refuses keys that name no option of a command that reads the file.
 func (f *configFile) Validate(app *kong.Application) error {
 	known := map[string]bool{}
 	for _, cmd := range app.Leaves(false) {
+		if !slices.ContainsFunc(cmd.Flags, isConfig) {
+			continue
+		}
 		for _, flag := range cmd.Flags {
-			known[flag.Name] = flag.Name != "config"
+			known[flag.Name] = !isConfig(flag)
 		}
 	}
 	for key := range f.values {
@@ -45,6 +49,8 @@ func (f *configFile) Validate(app *kong.Application) error {
 	}
 	return nil
 }
+
+func isConfig(flag *kong.Flag) bool { return flag.Name == "config" }
 
 // Resolve returns a flag's value in the file, nil for none.
 func (f *configFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {

@@ -36,10 +36,27 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
+// exited is the panic by which kong's end of the process, after --help, ends
+// only run.
+type exited struct{ code int }
+
+// options are how the command line is parsed.
+func options(ctx context.Context, out output) []kong.Option {
+	return []kong.Option{
+		kong.Name("headwater"),
+		kong.Description("Durable streams over HTTP, on FoundationDB or on one machine."),
+		kong.DefaultEnvars("HEADWATER"),
+		kong.Configuration(loadConfig),
+		kong.Writers(out.stdout, out.stderr),
+		kong.Exit(func(code int) { panic(exited{code}) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(out),
+	}
+}
+
 // run is main without the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
-	var c cli
-	type exited struct{ code int } // kong ends the process after --help
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -49,17 +66,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 			panic(p)
 		}
 	}()
-	parser, err := kong.New(&c,
-		kong.Name("headwater"),
-		kong.Description("Durable streams over HTTP, on FoundationDB or on one machine."),
-		kong.DefaultEnvars("HEADWATER"),
-		kong.Configuration(loadConfig),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { panic(exited{code}) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(output{stdout, stderr}),
-	)
+	var c cli
+	parser, err := kong.New(&c, options(ctx, output{stdout, stderr})...)
 	if err != nil {
 		fmt.Fprintf(stderr, "headwater: %v\n", err)
 		return exitFailure

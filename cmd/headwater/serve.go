@@ -62,7 +62,7 @@ type serveCmd struct {
 	TrustedProxies []network `help:"Networks of proxies whose X-Forwarded-Proto and X-Forwarded-Host are believed." placeholder:"CIDR,..." group:"Network"`
 	subscriptionFlags
 
-	PrivateCaching bool      `help:"Mark reads as cacheable by clients only, for streams that are not the same to everyone." group:"Network"`
+	PrivateCaching bool `help:"Mark reads as cacheable by clients only, for streams that are not the same to everyone." group:"Network"`
 
 	logFlags
 }
