@@ -122,6 +122,7 @@ func (x *exchange) reserve(n int64) error {
 		return &fdblayer.Error{Code: fdblayer.CodeOverloaded, Detail: "too many bytes are being received", RetryAfter: time.Second}
 	}
 	x.reserved += n
+	x.f.bodyBytes.Add(n)
 	return nil
 }
 
@@ -152,6 +153,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	_ = b.x.rc.SetReadDeadline(begun.Add(b.left))
 	n, err := b.x.r.Body.Read(p[:min(len(p), pacedPiece)])
 	b.size += n
+	b.x.tally.in += int64(n)
 	if b.size >= pacedPiece {
 		b.size, b.left = 0, b.x.f.opts.BodyTimeout
 	} else {

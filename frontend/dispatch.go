@@ -32,6 +32,7 @@ type exchange struct {
 	reserved int64
 	// counted says the request has a place among the running ones.
 	counted bool
+	tally   tally
 }
 
 // handler answers a request, or returns why not. Once the response has begun,
@@ -80,22 +81,30 @@ func (f *Frontend) dispatch(c *gin.Context) {
 	w := c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap()
 	x := &exchange{f: f, gin: c, r: c.Request, w: w, rc: http.NewResponseController(w)}
 	x.bodyRead = x.r.Body == nil || x.r.Body == http.NoBody
+	x.tally = tally{begun: time.Now(), route: routeNone, surface: "none"}
 	secure(x.header())
+	f.open.Add(1)
 	defer x.release()
 	if err := f.serve(x); err != nil {
 		e := classify(x.r.Context(), err)
 		x.fail(e)
+		x.failed(err, e)
 		_ = c.Error(e) // for observe; it returns its argument
 	}
+	x.tally.ended = true
 }
 
 func (f *Frontend) serve(x *exchange) error {
 	if f.opts.Subscriptions != nil {
 		if c, ok, err := parseControl(x.r.URL.EscapedPath()); ok {
+			x.locateControl(c)
 			return f.serveControl(x, c, err)
 		}
 	}
 	t, err := parsePath(x.r.URL.EscapedPath())
+	if err == nil {
+		x.locate(t)
+	}
 	if x.r.Method == http.MethodOptions {
 		f.preflight(x, t, err)
 		return nil
@@ -195,6 +204,7 @@ func (x *exchange) Write(p []byte) (n int, err error) {
 		}
 		m, err := x.w.Write(p[n:min(len(p), n+writePiece)])
 		n += m
+		x.tally.out += int64(m)
 		if err != nil {
 			return n, fmt.Errorf("frontend: writing the response: %w", err)
 		}
@@ -220,15 +230,22 @@ func (x *exchange) hold(n int64) (done func(), err error) {
 	if !x.f.responses.TryAcquire(n) {
 		return nil, &fdblayer.Error{Code: fdblayer.CodeOverloaded, Detail: "too many bytes are waiting for slow clients", RetryAfter: time.Second}
 	}
-	return func() { x.f.responses.Release(n) }, nil
+	x.f.responseBytes.Add(n)
+	return func() {
+		x.f.responses.Release(n)
+		x.f.responseBytes.Add(-n)
+	}, nil
 }
 
-// release gives back what the request holds.
+// release gives back what the request holds, and reports it.
 func (x *exchange) release() {
 	x.park()
 	if x.reserved > 0 {
 		x.f.bodies.Release(x.reserved)
+		x.f.bodyBytes.Add(-x.reserved)
 	}
+	x.f.open.Add(-1)
+	x.report()
 }
 
 // observe logs, and turns a panic into a 500.

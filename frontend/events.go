@@ -50,6 +50,7 @@ const maxEventBytes = 1 << 20
 // events serves a stream as Server-Sent Events (PROTOCOL.md 5.8).
 func (f *Frontend) events(x *exchange, q *readQuery, req fdblayer.ReadRequest, wanted form) error {
 	ctx := x.r.Context()
+	x.tally.route = routeEvents
 	reader, p, err := f.store.Live(ctx, req)
 	draining := hasCode(err, fdblayer.CodeDraining)
 	if draining {

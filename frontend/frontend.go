@@ -59,6 +59,8 @@ type Options struct {
 	// CallbackOrigin is the scheme and host at which webhook receivers reach
 	// the server; by default those its clients used.
 	CallbackOrigin string
+	// Observer is told of every request; nil for nobody.
+	Observer Observer
 	// Logger receives faults, and at debug level every request; slog.Default()
 	// by default.
 	Logger *slog.Logger
@@ -109,7 +111,10 @@ type Frontend struct {
 
 	running  atomic.Int64
 	draining atomic.Bool
-	engine   *gin.Engine
+	// For Stats alone: a semaphore can't be asked what is taken of it.
+	open, bodyBytes, responseBytes atomic.Int64
+
+	engine *gin.Engine
 }
 
 // New returns a Frontend for store, which stays the caller's.

@@ -12,6 +12,7 @@ import (
 // (PROTOCOL.md 5.7).
 func (f *Frontend) longPoll(x *exchange, q *readQuery, req fdblayer.ReadRequest, wanted form) error {
 	ctx := x.r.Context()
+	x.tally.route = routeLongPoll
 	reader, p, err := f.store.Live(ctx, req)
 	switch {
 	case hasCode(err, fdblayer.CodeDraining):

@@ -200,6 +200,10 @@ func parseBucketed(bucket, rest string) (target, error) {
 	return t, checkBucketedID(bucket, id)
 }
 
+// CheckBucketID returns why a bucket id can't be one, for who takes ids by
+// other ways than the path of a request; its error is an [*fdblayer.Error].
+func CheckBucketID(bucket string) error { return checkBucket(bucket) }
+
 // checkBucket applies the rule for bucket ids of extensions 1.1.
 func checkBucket(bucket string) error {
 	if len(bucket) < minBucket || len(bucket) > maxBucket {

@@ -105,6 +105,7 @@ func (f *Frontend) readSnapshot(x *exchange) error {
 // status has been sent: the client must not take what it got for the whole.
 func (x *exchange) stream(write func() error) error {
 	if err := write(); err != nil {
+		x.tally.code = codeCut
 		x.f.opts.Logger.WarnContext(x.r.Context(), "response cut short", "path", x.r.URL.EscapedPath(), "error", err)
 		panic(http.ErrAbortHandler)
 	}

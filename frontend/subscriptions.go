@@ -184,6 +184,7 @@ func (x *exchange) failControl(err error) error {
 	if status == 0 {
 		status = http.StatusInternalServerError
 	}
+	x.tally.code = out.Code
 	x.abandonBody()
 	x.json(status, map[string]controlError{"error": out})
 	if status < http.StatusInternalServerError {
