@@ -53,6 +53,11 @@ type Result struct {
 	ServerCores float64 `json:"server_cores,omitempty"`
 	ServerRSS   int64   `json:"server_rss_bytes,omitempty"`
 	ServerPeak  int64   `json:"server_peak_rss_bytes,omitempty"`
+	// ServerPerOp and ServerPerEvent are the server's CPU time for each
+	// operation and for each delivered record, in microseconds. Unlike rates,
+	// they hardly depend on what else the machine does.
+	ServerPerOp    float64 `json:"server_us_per_op,omitempty"`
+	ServerPerEvent float64 `json:"server_us_per_event,omitempty"`
 	// Figures are those of the workload alone.
 	Figures []Figure `json:"figures,omitempty"`
 
@@ -93,6 +98,12 @@ func (r *run) result() Result {
 	if s := r.usage.server; s != nil {
 		res.ServerCores = s.cpu / seconds
 		res.ServerRSS, res.ServerPeak = s.rss, s.peak
+		if res.Ops > 0 {
+			res.ServerPerOp = s.cpu * 1e6 / float64(res.Ops)
+		}
+		if events := r.delivery.merged().TotalCount(); events > 0 {
+			res.ServerPerEvent = s.cpu * 1e6 / float64(events)
+		}
 	}
 	res.Loop = "closed loop: each connection waits for its answer; latencies are not corrected for coordinated omission"
 	if res.Open {
@@ -133,6 +144,12 @@ func (res Result) Print(w io.Writer) error {
 	fmt.Fprintf(&b, "  client %.2f cores", res.ClientCores)
 	if res.ServerRSS > 0 {
 		fmt.Fprintf(&b, "; server %.2f cores, memory %.1f MB, at most %.1f MB", res.ServerCores, float64(res.ServerRSS)/1e6, float64(res.ServerPeak)/1e6)
+	}
+	if res.ServerPerOp > 0 {
+		fmt.Fprintf(&b, "; %.1f µs of its CPU time per operation", res.ServerPerOp)
+	}
+	if res.ServerPerEvent > 0 {
+		fmt.Fprintf(&b, ", %.1f per delivered record", res.ServerPerEvent)
 	}
 	b.WriteString("\n")
 	for _, f := range res.Figures {

@@ -22,6 +22,8 @@ type summary struct {
 	cores      float64
 	client     float64
 	rss        float64
+	perOp      float64 // server's CPU time, µs
+	perEvent   float64
 	runs       int
 	failures   int
 	failure    string
@@ -75,6 +77,8 @@ func summarise(f figures, c benchCase) []summary {
 		s.cores = med(func(r bench.Result) float64 { return r.ServerCores })
 		s.client = med(func(r bench.Result) float64 { return r.ClientCores })
 		s.rss = med(func(r bench.Result) float64 { return float64(r.ServerPeak) })
+		s.perOp = med(func(r bench.Result) float64 { return r.ServerPerOp })
+		s.perEvent = med(func(r bench.Result) float64 { return r.ServerPerEvent })
 		all = append(all, s)
 	}
 	return all
@@ -189,9 +193,9 @@ func table(b *strings.Builder, c benchCase, rows []summary) {
 	}
 	columns = append(columns, "ops/s", "MB/s", "p50 ms", "p99 ms")
 	if live {
-		columns = append(columns, "delivery p50 ms", "delivery p99 ms")
+		columns = append(columns, "delivery p50 ms", "delivery p99 ms", "server µs/event")
 	}
-	columns = append(columns, "server cores", "client cores", "peak RSS MB")
+	columns = append(columns, "server µs/op", "server cores", "client cores", "peak RSS MB")
 	p("| %s |\n|---%s|\n", strings.Join(columns, " | "), strings.Repeat("|--:", len(columns)-1))
 	for _, r := range rows {
 		cells := []string{r.server, fmt.Sprintf("**%s** (%s–%s)", number(r.value), number(r.low), number(r.high))}
@@ -205,9 +209,9 @@ func table(b *strings.Builder, c benchCase, rows []summary) {
 			cells = append(cells, number(v))
 		}
 		if live {
-			cells = append(cells, number(r.d50), number(r.d99))
+			cells = append(cells, number(r.d50), number(r.d99), number(r.perEvent))
 		}
-		p("| %s |\n", strings.Join(append(cells, number(r.cores), number(r.client), number(r.rss/1e6)), " | "))
+		p("| %s |\n", strings.Join(append(cells, number(r.perOp), number(r.cores), number(r.client), number(r.rss/1e6)), " | "))
 	}
 	for _, r := range rows {
 		if r.failures > 0 {
