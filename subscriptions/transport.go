@@ -130,6 +130,20 @@ type guard struct {
 	resolver       Resolver
 	allowLocalhost bool
 	dialer         net.Dialer
+	// connect is dialer.DialContext, but in tests of what is connected to.
+	connect func(ctx context.Context, d *net.Dialer, network, address string) (net.Conn, error)
+}
+
+func newGuard(r Resolver, allowLocalhost bool) *guard {
+	if r == nil {
+		r = net.DefaultResolver
+	}
+	return &guard{
+		resolver: r, allowLocalhost: allowLocalhost, dialer: net.Dialer{Timeout: connectTimeout},
+		connect: func(ctx context.Context, d *net.Dialer, network, address string) (net.Conn, error) {
+			return d.DialContext(ctx, network, address)
+		},
+	}
 }
 
 // dial resolves a host, refuses it if any of its addresses is forbidden, and
@@ -160,7 +174,7 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	for _, a := range addrs {
 		var conn net.Conn
-		if conn, err = d.DialContext(ctx, network, net.JoinHostPort(a.String(), port)); err == nil {
+		if conn, err = g.connect(ctx, &d, network, net.JoinHostPort(a.String(), port)); err == nil {
 			return conn, nil
 		}
 	}
@@ -204,10 +218,7 @@ const (
 // newClient returns the client webhooks are sent with. It follows no redirect
 // and uses no proxy: either would reach what was not judged.
 func newClient(o Options) *http.Client {
-	g := &guard{resolver: o.Resolver, allowLocalhost: o.AllowLocalhost, dialer: net.Dialer{Timeout: connectTimeout}}
-	if g.resolver == nil {
-		g.resolver = net.DefaultResolver
-	}
+	g := newGuard(o.Resolver, o.AllowLocalhost)
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
