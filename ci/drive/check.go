@@ -200,7 +200,7 @@ func lint(ctx context.Context) (tally.Counts, error) {
 	if out, err := exec.CommandContext(ctx, "go", "run", golangciLint, "version").CombinedOutput(); err != nil {
 		return tally.Counts{}, fmt.Errorf("%w: %s can't be had: %w\n%s", errSkipped, golangciLint, err, out)
 	}
-	args := []string{"run", golangciLint, "run"}
+	args := []string{"run", golangciLint, "run", "--allow-parallel-runners"}
 	if clientLibrary(ctx) {
 		args = append(args, "--build-tags", "foundationdb")
 	}

@@ -179,7 +179,15 @@ func extensions(ctx context.Context, t target, urls []string) (tally.Counts, err
 	if t.rounds > 0 {
 		env = append(env, "HEADWATER_ROUNDS="+strconv.Itoa(t.rounds))
 	}
-	return goTest(ctx, env, args...)
+	table, err := os.CreateTemp("", "headwater-sections-*")
+	if err != nil {
+		return tally.Counts{}, err
+	}
+	defer os.Remove(table.Name()) //nolint:errcheck // a temporary file
+	defer table.Close()
+	counts, err := goTest(ctx, append(env, "HEADWATER_TABLE="+table.Name()), args...)
+	_, copyErr := io.Copy(os.Stdout, table)
+	return counts, errors.Join(err, copyErr)
 }
 
 // goTest runs "go test -json" and shows what a person would have seen.

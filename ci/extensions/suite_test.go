@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,7 +87,7 @@ type env struct {
 func TestExt(t *testing.T) {
 	svc := newService(t)
 	var table tableOfSections
-	t.Cleanup(func() { table.print() })
+	t.Cleanup(func() { table.show(t) })
 	for _, c := range allCases() {
 		t.Run(c.section+"_"+c.name, func(t *testing.T) {
 			t.Parallel()
@@ -221,17 +221,23 @@ func (t *tableOfSections) record(section string, test *testing.T) {
 	}
 }
 
-func (t *tableOfSections) print() {
+// show prints the table, or writes it to the file HEADWATER_TABLE names.
+func (t *tableOfSections) show(test *testing.T) {
+	out := os.Stdout
+	if name := os.Getenv("HEADWATER_TABLE"); name != "" {
+		f, err := os.Create(name)
+		if err != nil {
+			test.Error(err)
+			return
+		}
+		defer f.Close()
+		out = f
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	sections := make([]string, 0, len(t.rows))
-	for s := range t.rows {
-		sections = append(sections, s)
-	}
-	sort.Strings(sections)
-	fmt.Printf("%-10s %7s %7s %7s\n", "section", "passed", "failed", "skipped")
-	for _, s := range sections {
+	fmt.Fprintf(out, "%-10s %7s %7s %7s\n", "section", "passed", "failed", "skipped")
+	for _, s := range slices.Sorted(maps.Keys(t.rows)) {
 		r := t.rows[s]
-		fmt.Printf("%-10s %7d %7d %7d\n", s, r[0], r[1], r[2])
+		fmt.Fprintf(out, "%-10s %7d %7d %7d\n", s, r[0], r[1], r[2])
 	}
 }

@@ -49,13 +49,15 @@ type goEvent struct {
 	FailedBuild string
 }
 
-// Go reads the output of "go test -json" and writes to log what a person would
-// have seen. Lines that are no events, such as the complaints of a compiler,
-// are passed through to log.
+// Go reads the output of "go test -json" and writes to log what "go test"
+// without -v would have: what packages print, and of tests those that failed.
+// Lines that are no events, such as the complaints of a compiler, are passed
+// through to log.
 func Go(r io.Reader, log io.Writer) (Counts, error) {
 	outcome := map[string]map[string]string{} // package, test, last action
 	parents := map[string]bool{}              // package and test that had subtests
 	broken := map[string]bool{}               // packages that failed
+	said := output{}
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadString('\n')
@@ -66,7 +68,7 @@ func Go(r io.Reader, log io.Writer) (Counts, error) {
 					return Counts{}, werr
 				}
 			} else {
-				if _, werr := io.WriteString(log, e.Output); werr != nil {
+				if _, werr := io.WriteString(log, said.take(e)); werr != nil {
 					return Counts{}, werr
 				}
 				record(e, outcome, parents, broken)
@@ -80,6 +82,38 @@ func Go(r io.Reader, log io.Writer) (Counts, error) {
 		}
 	}
 	return count(outcome, parents, broken), nil
+}
+
+// output is what tests under way have printed, by package and test. A test that
+// never ends, since its process died, is printed with its package.
+type output map[string]map[string][]string
+
+// take files e's text, or returns what is to be printed now that e happened.
+func (o output) take(e goEvent) string {
+	if o[e.Package] == nil {
+		o[e.Package] = map[string][]string{}
+	}
+	tests := o[e.Package]
+	switch {
+	case e.Action == "output" && e.Test != "" && !strings.HasPrefix(e.Output, "=== "):
+		tests[e.Test] = append(tests[e.Test], e.Output)
+	case (e.Action == "output" || e.Action == "build-output") && e.Test == "":
+		return e.Output
+	case e.Action == "pass" || e.Action == "skip":
+		delete(tests, e.Test)
+	case e.Action == "fail" && e.Test != "":
+		text := strings.Join(tests[e.Test], "")
+		delete(tests, e.Test)
+		return text
+	case e.Action == "fail":
+		var text strings.Builder
+		for _, lines := range tests {
+			text.WriteString(strings.Join(lines, ""))
+		}
+		delete(o, e.Package)
+		return text.String()
+	}
+	return ""
 }
 
 func record(e goEvent, outcome map[string]map[string]string, parents, broken map[string]bool) {

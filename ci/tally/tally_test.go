@@ -28,8 +28,30 @@ func TestGoCountsLeaves(t *testing.T) {
 	if c.String() != "1 passed, 1 failed, 1 skipped" || !slices.Equal(c.Failures, []string{"p TestA/y"}) {
 		t.Errorf("got %v %q", c, c.Failures)
 	}
-	if log.String() != "seen\n" {
+	if log.String() != "" {
 		t.Errorf("log is %q", log.String())
+	}
+}
+
+func TestGoShowsFailures(t *testing.T) {
+	events := `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"fine\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"--- PASS: TestA\n"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"wrong\n"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"--- FAIL: TestB\n"}
+{"Action":"fail","Package":"p","Test":"TestB"}
+{"Action":"output","Package":"p","Test":"TestC","Output":"panic: no\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
+{"Action":"fail","Package":"p"}
+`
+	var log bytes.Buffer
+	if _, err := Go(strings.NewReader(events), &log); err != nil {
+		t.Fatal(err)
+	}
+	if want := "wrong\n--- FAIL: TestB\nFAIL\tp\t0.1s\npanic: no\n"; log.String() != want {
+		t.Errorf("log is %q, want %q", log.String(), want)
 	}
 }
 
