@@ -28,7 +28,7 @@ func (f *Frontend) bootstrap(x *exchange) error {
 	}
 	var snap *bootstrap.Snapshot
 	if s := b.Snapshot; s != nil {
-		defer s.Body.Close() //nolint:errcheck // a reader has nothing to lose
+		defer s.Body.Close()
 		snap = &bootstrap.Snapshot{ContentType: s.Snapshot.ContentType, Size: s.Snapshot.Size, Body: s.Body}
 	}
 	up := &b.Updates

@@ -237,7 +237,7 @@ type controlEvent struct {
 func (s *service) sse(path string, headers ...string) *eventReader {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	res, err := s.request(ctx, "GET", path, http.NoBody, headers...)
+	res, err := s.request(ctx, "GET", path, http.NoBody, headers...) //nolint:bodyclose // close does, at the end of the test
 	if err != nil {
 		cancel()
 		s.Fatal(err)
@@ -325,9 +325,9 @@ func (s *service) dial() net.Conn {
 	return conn
 }
 
-// raw sends bytes on a connection of their own and returns the response, nil if
-// the server closed without one.
-func (s *service) raw(request string) *http.Response {
+// raw sends bytes on a connection of their own and returns the response without
+// its body, nil if the server closed without one.
+func (s *service) raw(request string) *response {
 	s.Helper()
 	conn := s.dial()
 	if _, err := io.WriteString(conn, request); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -337,8 +337,8 @@ func (s *service) raw(request string) *http.Response {
 	if err != nil {
 		return nil
 	}
-	s.Cleanup(func() { _ = res.Body.Close() })
-	return res
+	defer res.Body.Close()
+	return &response{s, fmt.Sprintf("%.60q", request), res.StatusCode, res.Header, ""}
 }
 
 // eventually waits for a condition.

@@ -80,7 +80,7 @@ func (f *Frontend) readSnapshot(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	defer s.Body.Close() //nolint:errcheck // a reader has nothing to lose
+	defer s.Body.Close()
 	h := x.header()
 	h["Content-Type"] = []string{s.Snapshot.ContentType}
 	h["Content-Length"] = []string{strconv.FormatInt(s.Snapshot.Size, 10)}
