@@ -242,7 +242,10 @@ func TestOverload(t *testing.T) {
 	// A live read that waits does not count, and health is always answered.
 	e := s.sse(p + "?offset=now&live=sse")
 	e.control()
+	idle := func() bool { return s.front.running.Load() == 0 }
+	s.eventually("the reader that waits does not count", idle)
 	s.get(p).want(200)
+	s.eventually("the read is over", idle)
 	s.front.running.Add(1)
 	s.get(p).wantProblem(503, codeTooManyRequests).need("Retry-After")
 	s.do("POST", p, "x", "Content-Type", "text/plain").wantProblem(503, codeTooManyRequests)
@@ -250,7 +253,7 @@ func TestOverload(t *testing.T) {
 	s.get("/readyz").want(200)
 	s.front.running.Add(-1)
 	s.get(p).want(200).wantBody("")
-	s.eventually("every place is given back", func() bool { return s.front.running.Load() == 0 })
+	s.eventually("every place is given back", idle)
 }
 
 func TestPanicsAreAnswered(t *testing.T) {
