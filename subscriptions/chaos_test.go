@@ -353,7 +353,14 @@ func (c *chaos) workFor(name string, seed uint64, over <-chan struct{}) {
 
 func (c *chaos) claimAndAck(name string) {
 	var got Claimed
-	err := c.any().claimInto(c.t.Context(), name, &got)
+	var err error
+	for range 10 { // an error of the store is a reason to ask again
+		got, err = c.any().Claim(c.t.Context(), ID{Name: "pull"}, name)
+		var refused *Error
+		if err == nil || errors.As(err, &refused) {
+			break
+		}
+	}
 	if err != nil {
 		return
 	}
@@ -376,12 +383,6 @@ func (c *chaos) claimAndAck(name string) {
 		_, err := n.Ack(c.t.Context(), ID{Name: "pull"}, got.Token, req)
 		return err
 	})
-}
-
-func (n *node) claimInto(ctx context.Context, worker string, out *Claimed) error {
-	c, err := n.Claim(ctx, ID{Name: "pull"}, worker)
-	*out = c
-	return err
 }
 
 // watch looks at the cursors all the time.
