@@ -29,6 +29,9 @@ type Stats struct {
 	// LiveReaders and Topics are the live readers there are and the streams
 	// they follow.
 	LiveReaders, Topics int
+	// QueuedRequests and QueuedBytes are what waits in the lanes for the next
+	// batch.
+	QueuedRequests, QueuedBytes int
 }
 
 // Stats returns the Store's counters.
@@ -36,6 +39,12 @@ func (s *Store) Stats() Stats {
 	st := Stats{
 		WarmCommits: s.stats.warm.Load(), ColdCommits: s.stats.cold.Load(), Requests: s.stats.requests.Load(),
 		Conflicts: s.stats.conflicts.Load(), Unknown: s.stats.unknown.Load(),
+	}
+	for _, l := range s.lanes {
+		l.mu.Lock()
+		st.QueuedRequests += len(l.queue)
+		st.QueuedBytes += l.bytes
+		l.mu.Unlock()
 	}
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
