@@ -202,3 +202,53 @@ func TestPurgeEndsLiveReaders(t *testing.T) {
 		}
 	})
 }
+
+// A create that looked before a bucket was fenced, and commits after the purge
+// is done, is refused.
+func TestCreateThatCommitsAfterThePurge(t *testing.T) {
+	for name, req := range map[string]CreateRequest{
+		"plain": {Body: []byte("x")},
+		"large": {Body: make([]byte, MaxInlineBody+1)},
+		"fork":  {Fork: &Fork{Source: StreamID{"bucket", "source"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEngines(t, func(t *testing.T, e *env) {
+				ctx := t.Context()
+				s, f := e.faulty(nil)
+				if _, err := e.Create(ctx, CreateRequest{ID: StreamID{"bucket", "source"}, Body: []byte("x")}); err != nil {
+					t.Fatal(err)
+				}
+				req.ID = StreamID{"bucket", "s"}
+				held, hold := make(chan struct{}), make(chan struct{})
+				f.SetPlan(kvtest.Once(func(c kvtest.Commit) bool {
+					if !c.Wrote(e.space.Meta("bucket", "s")) {
+						return false
+					}
+					close(held)
+					return true
+				}, kvtest.Fault{Hold: hold}))
+				done := make(chan error, 1)
+				go func() {
+					_, err := s.Create(ctx, req)
+					done <- err
+				}()
+				select {
+				case <-held:
+				case err := <-done:
+					t.Fatalf("the create ended before its commit: %v", err)
+				}
+				if err := e.PurgeBucket(ctx, "bucket", func(int) {}); err != nil {
+					t.Fatal(err)
+				}
+				close(hold)
+				err := <-done
+				if !isCode(err, CodeNotFound) && !isCode(err, CodeSourceNotFound) {
+					t.Errorf("the create returned %v", err)
+				}
+				if left := e.count(e.space.MetaRange("bucket")); left != 0 {
+					t.Errorf("%d streams are left", left)
+				}
+			})
+		})
+	}
+}
