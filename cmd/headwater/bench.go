@@ -43,7 +43,7 @@ type benchCmd struct {
 	Quiet    bool   `help:"Show no progress."`
 	Keep     bool   `help:"Leave the streams in the server."`
 	NoVerify bool   `help:"Check nothing: for the ceiling, which stores nothing."`
-	Listen   string `help:"Address the ceiling serves on." default:"127.0.0.1:4438" env:"HEADWATER_BENCH_LISTEN"`
+	Listen   string `help:"Address the ceiling serves on." default:"127.0.0.1:4440" env:"HEADWATER_BENCH_LISTEN"`
 }
 
 // Help lists the workloads.

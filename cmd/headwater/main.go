@@ -25,6 +25,7 @@ const (
 type cli struct {
 	Serve         serveCmd         `cmd:"" help:"Serve streams over HTTP."`
 	Bench         benchCmd         `cmd:"" help:"Load a server and measure it."`
+	Purge         purgeCmd         `cmd:"" help:"Remove a bucket for ever."`
 	Subscriptions subscriptionsCmd `cmd:"" help:"See and mend the delivery of subscriptions."`
 	Version       versionCmd       `cmd:"" help:"Print the version."`
 }
@@ -51,7 +52,7 @@ func options(ctx context.Context, out output) []kong.Option {
 		kong.Exit(func(code int) { panic(exited{code}) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(out),
+		kong.Bind(out, standardInput()),
 	}
 }
 

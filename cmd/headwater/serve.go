@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"headwater/admin"
 	"headwater/fdblayer"
 	"headwater/fdblayer/kv"
 	"headwater/fdblayer/kv/embedded"
@@ -60,6 +61,7 @@ type serveCmd struct {
 	DrainTimeout  time.Duration `help:"How long requests in flight may take to end." default:"30s" group:"Timeouts"`
 
 	TrustedProxies []network `help:"Networks of proxies whose X-Forwarded-Proto and X-Forwarded-Host are believed." placeholder:"CIDR,..." group:"Network"`
+	adminFlags
 	subscriptionFlags
 
 	PrivateCaching bool `help:"Mark reads as cacheable by clients only, for streams that are not the same to everyone." group:"Network"`
@@ -73,6 +75,8 @@ const (
 	openTimeout = time.Minute
 	// closeTimeout bounds what the store has left to do after the drain.
 	closeTimeout = 15 * time.Second
+	// adminTimeout bounds what an operator's request has left to do.
+	adminTimeout = 5 * time.Second
 )
 
 // Run serves until ctx ends, then drains: first requests, then the store, then
@@ -84,6 +88,13 @@ func (c *serveCmd) Run(ctx context.Context, out output) (err error) {
 		return err
 	}
 	defer l.Close() //nolint:errcheck // Serve closes it; this is for the ways out before
+	al, err := c.listenAdmin(ctx, log)
+	if err != nil {
+		return err
+	}
+	if al != nil {
+		defer al.Close() //nolint:errcheck // as above
+	}
 	db, err := c.openEngine(ctx, log)
 	if err != nil {
 		return err
@@ -109,7 +120,25 @@ func (c *serveCmd) Run(ctx context.Context, out output) (err error) {
 
 	options := c.frontendOptions(log)
 	options.Subscriptions, options.CallbackOrigin = subs, c.WebhookOrigin
-	server := frontend.NewServer(frontend.New(store, options), c.serverOptions())
+	var metrics *admin.Metrics
+	if al != nil {
+		metrics = c.metrics()
+		options.Observer = metrics
+	}
+	front := frontend.New(store, options)
+	if al != nil {
+		metrics.Read(admin.Sources{Store: store.Stats, Frontend: front.Stats, Subscriptions: subs.Stats})
+		plane := admin.New(admin.Options{Metrics: metrics, Purger: store, Logger: log})
+		plane.Start(ctx, al)
+		log.Info("the admin plane is up", "url", "http://"+dialable(al.Addr()))
+		// It is up while requests drain, so that the end can be watched.
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
+			defer cancel()
+			err = errors.Join(err, plane.Close(ctx))
+		}()
+	}
+	server := frontend.NewServer(front, c.serverOptions())
 	c.greet(out, l.Addr(), log)
 	err = server.Serve(ctx, l)
 	log.Info("stopped")

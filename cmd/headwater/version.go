@@ -17,8 +17,17 @@ func (versionCmd) Run(out output) error {
 	return err
 }
 
-// revision is the commit the binary was built from, where that is known.
+// revision is the commit in brackets, to be printed after the version.
 func revision() string {
+	if rev := vcsRevision(); rev != "" {
+		return " (" + rev + ")"
+	}
+	return ""
+}
+
+// vcsRevision is the commit the binary was built from, "" where that is not
+// known, with a plus where the tree had changes.
+func vcsRevision() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
@@ -37,5 +46,5 @@ func revision() string {
 	if rev == "" {
 		return ""
 	}
-	return " (" + rev + dirty + ")"
+	return rev + dirty
 }
