@@ -185,6 +185,7 @@ func (x *exchange) failControl(err error) error {
 		status = http.StatusInternalServerError
 	}
 	x.tally.code = out.Code
+	x.tally.code = out.Code
 	x.abandonBody()
 	x.json(status, map[string]controlError{"error": out})
 	if status < http.StatusInternalServerError {
