@@ -8,8 +8,9 @@
 //   - path.go names what a request addresses; dispatch.go finds its handler.
 //   - decode.go, query.go and body.go make a typed request of it, all three
 //     strict: what is not understood is refused, never guessed.
-//   - create.go, append.go, stream.go, read.go, live.go, events.go, snapshot.go
-//     and bootstrap.go are the handlers, which return an error or have answered.
+//   - create.go, append.go, stream.go, read.go, longpoll.go, events.go,
+//     snapshot.go and bootstrap.go are the handlers, which return an error or
+//     have answered.
 //   - problem.go is the only place where an error becomes a status.
 //   - accept.go, etag.go, cursor.go and caching.go are the rules of a read's
 //     response, as pure functions.
@@ -53,7 +54,8 @@
 //
 // # Invariants
 //
-//   - Every response has the security and CORS headers, errors included.
+//   - Every response has the security and CORS headers, errors included. Only
+//     what is no HTTP request at all is answered by net/http itself (400, 431).
 //   - A body is decoded, bounded and validated as a whole before the store sees
 //     it; a snapshot's body alone is streamed.
 //   - What waits for a client (a body, a slow reader) has a deadline; what waits

@@ -130,6 +130,9 @@ func New(store *fdblayer.Store, opts Options) *Frontend {
 	// parsed by parsePath, so gin is left without routes.
 	f.engine.RedirectTrailingSlash = false
 	f.engine.RedirectFixedPath = false
+	if err := f.engine.SetTrustedProxies(nil); err != nil { // nil always parses
+		panic(err)
+	}
 	f.engine.Use(f.observe)
 	f.engine.NoRoute(f.dispatch)
 	return f
