@@ -49,7 +49,9 @@ type attempt struct {
 	number   uint64
 	views    []*view
 	outcomes []outcome // parallel to batch.work
-	version  int64     // it committed at, where its views may be remembered; else 0
+	// tails are those that outcomes name, where they were read already.
+	tails   map[keys.Incarnation]keys.Offset
+	version int64 // it committed at, where its views may be remembered; else 0
 }
 
 func newBatch(l *lane, work []*pending) *batch {
@@ -132,7 +134,9 @@ func (b *batch) try(ctx context.Context, tx kv.Tx, warm bool, now time.Time) (*a
 			// the lane remembers still holds.
 			return nil, keys.Versionstamp{}, errNotWarm
 		}
-		return a, keys.Versionstamp{}, nil
+		// Nothing is committed, so what was read is the whole truth.
+		a.tails, err = b.tails(ctx, tx, a)
+		return a, keys.Versionstamp{}, err
 	}
 	fence := append(bytes.Clone(witness), 0)
 	tx.AddReadConflictKey(fence)
@@ -501,25 +505,29 @@ func (b *batch) finish(ctx context.Context, a *attempt, stamp keys.Versionstamp)
 			b.store.hub.kick(v.replaced.incarnation)
 		}
 	}
-	tails, err := b.tails(ctx, a)
-	err = storeError(nil, err, false)
+	tails, err := a.tails, error(nil)
+	if tails == nil {
+		err = storeError(nil, kv.Read(ctx, b.store.db, func(ctx context.Context, tx kv.Tx) (err error) {
+			tails, err = b.tails(ctx, tx, a)
+			return err
+		}), false)
+	}
 	for i, p := range b.work {
 		o := &a.outcomes[i]
-		if o.next.tail && err != nil {
-			p.out = outcome{err: internalError(err)}
-			if o.err == nil && stamp != (keys.Versionstamp{}) {
-				p.out.err = applied(err)
-			}
-			continue
-		}
-		next := o.next.offset
+		next, known := o.next.offset, true
 		switch {
 		case o.next.stamp:
 			copy(next[:], stamp[:])
+		case o.next.tail && err == nil:
+			next, known = tails[o.forStream.incarnation]
 		case o.next.tail:
-			next = tails[o.forStream.incarnation]
+			known = false
 		}
-		o.answer(p, next)
+		if !known && o.err == nil {
+			p.out = outcome{err: applied(err)}
+			continue
+		}
+		o.answer(p, next, known)
 		p.out = *o
 	}
 	return nil
@@ -534,11 +542,12 @@ func applied(err error) *Error {
 	}
 }
 
-// answer completes an outcome with the offset it names.
-func (o *outcome) answer(p *pending, next keys.Offset) {
+// answer completes an outcome with the offset it names; a refusal can do
+// without.
+func (o *outcome) answer(p *pending, next keys.Offset, known bool) {
 	switch {
 	case o.err != nil:
-		if o.forStream != nil && o.next.tail {
+		if o.forStream != nil && o.next.tail && known {
 			o.err.Offset, o.err.HasOffset = next, true
 		}
 	case p.create != nil:
@@ -551,34 +560,37 @@ func (o *outcome) answer(p *pending, next keys.Offset) {
 	}
 }
 
-// tails reads the tails that outcomes name, after the commit, so that they
-// cover everything that committed before it.
-func (b *batch) tails(ctx context.Context, a *attempt) (map[keys.Incarnation]keys.Offset, error) {
-	metas := make(map[keys.Incarnation]*meta)
-	for _, o := range a.outcomes {
+// tails reads the tails that outcomes name: after the commit, so that they
+// cover everything that committed before it. A stream that has gone since has
+// none; one whose beginning has is still asked for its metadata, which say
+// where it begins now.
+func (b *batch) tails(ctx context.Context, tx kv.Tx, a *attempt) (map[keys.Incarnation]keys.Offset, error) {
+	type reads struct{ meta, last kv.Value }
+	named := make(map[keys.Incarnation]reads)
+	for i, o := range a.outcomes {
 		if o.next.tail && o.forStream != nil {
-			metas[o.forStream.incarnation] = o.forStream
+			inc, id := o.forStream.incarnation, b.work[i].id
+			named[inc] = reads{tx.Snapshot().Get(b.store.space.Meta(id.Bucket, id.Stream)), b.store.lastRecord(tx, inc)}
 		}
 	}
-	if len(metas) == 0 {
-		return nil, nil
+	tails := make(map[keys.Incarnation]keys.Offset, len(named))
+	for inc, r := range named {
+		raw, err := r.meta.Wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		v := &view{}
+		if err := v.setMeta(raw); err != nil {
+			return nil, err
+		}
+		if v.meta == nil || v.meta.incarnation != inc {
+			continue
+		}
+		if tails[inc], err = b.store.tail(ctx, r.last, v.meta); err != nil {
+			return nil, err
+		}
 	}
-	tails := make(map[keys.Incarnation]keys.Offset, len(metas))
-	err := kv.Read(ctx, b.store.db, func(ctx context.Context, tx kv.Tx) error {
-		reads := make(map[keys.Incarnation]kv.Value, len(metas))
-		for inc := range metas {
-			reads[inc] = b.store.lastRecord(tx, inc)
-		}
-		for inc, f := range reads {
-			t, err := b.store.tail(ctx, f, metas[inc])
-			if err != nil {
-				return err
-			}
-			tails[inc] = t
-		}
-		return nil
-	})
-	return tails, err
+	return tails, nil
 }
 
 // internalError makes an [*Error] of what no request caused.

@@ -10,6 +10,7 @@ import (
 	"headwater/ci/engines"
 	"headwater/fdblayer/kv"
 	"headwater/fdblayer/kv/kvtest"
+	"headwater/keys"
 )
 
 // tapped is a database that tells of every commit, and can be made to stall or
@@ -230,5 +231,75 @@ func TestTouchDoesNotResurrect(t *testing.T) {
 		}
 		_, _, err = e.Head(t.Context(), sid("s"), Precondition{})
 		e.mustFail(err, CodeNotFound)
+	})
+}
+
+// An answer that names the tail names it as it was when the request was
+// judged, or not at all, whatever becomes of the stream before it is read.
+func TestTailsAreThoseOfTheStream(t *testing.T) {
+	onEngines(t, func(t *testing.T, e *env) {
+		for _, c := range []struct {
+			name   string
+			closed bool // before
+			do     func(s *Store) (keys.Offset, error)
+		}{
+			{"close", false, func(s *Store) (keys.Offset, error) {
+				r, err := s.Append(t.Context(), AppendRequest{ID: sid("s"), Close: true})
+				return r.Next, err
+			}},
+			{"close again", true, func(s *Store) (keys.Offset, error) {
+				r, err := s.Append(t.Context(), AppendRequest{ID: sid("s"), Close: true})
+				return r.Next, err
+			}},
+			{"create again", false, func(s *Store) (keys.Offset, error) {
+				r, err := s.Create(t.Context(), CreateRequest{ID: sid("s"), ContentType: "text/plain"})
+				return r.Stream.Tail, err
+			}},
+			{"append to the closed", true, func(s *Store) (keys.Offset, error) {
+				_, err := e.appendAs(s, "s", "x", nil, nil)
+				got := e.mustFail(err, CodeClosed)
+				if !got.HasOffset {
+					t.Error("the refusal names no tail")
+				}
+				return got.Offset, nil
+			}},
+		} {
+			for _, what := range []string{"deleted", "retained"} {
+				e.create("s", "text/plain", "")
+				tail := e.post("s", "bytes")
+				if c.closed {
+					if _, err := e.Append(t.Context(), AppendRequest{ID: sid("s"), Close: true}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s, d, _ := e.tapped(nil)
+				begin := func() kv.Tx {
+					tx := d.Database.Begin()
+					d.begin.Store(nil)
+					after := func() kv.Tx { // the next transaction comes too late
+						d.begin.Store(nil)
+						var err error
+						if what == "deleted" {
+							err = e.Delete(t.Context(), sid("s"), Precondition{})
+						} else if _, _, err = e.PublishSnapshot(t.Context(), PublishRequest{ID: sid("s"), Offset: tail, Body: strings.NewReader("all"), MaxBytes: 100}); err == nil {
+							_, err = e.Retain(t.Context(), sid("s"), Precondition{}, tail)
+						}
+						if err != nil {
+							t.Error(err)
+						}
+						return d.Database.Begin()
+					}
+					d.begin.Store(&after)
+					return tx
+				}
+				d.begin.Store(&begin)
+				got, err := c.do(s)
+				if err == nil && got != tail || err != nil && !isCode(err, CodeUnknownOutcome) {
+					t.Errorf("%s, %s meanwhile: %v %v, want %v", c.name, what, got, err, tail)
+				}
+				d.begin.Store(nil)
+				_ = e.Delete(t.Context(), sid("s"), Precondition{})
+			}
+		}
 	})
 }

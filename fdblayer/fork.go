@@ -44,10 +44,13 @@ func (s *Store) createFork(ctx context.Context, req CreateRequest) (CreateResult
 				return err
 			}
 			if w != nil {
-				// An earlier attempt committed. What it made may have been
-				// appended to since, so its first bytes are no longer the tail.
-				o.next = made.tail()
-				return nil
+				// An earlier attempt committed. Where its first bytes ended only
+				// its lost versionstamp could tell; the tail covers them.
+				if o.next.stamp {
+					o.next.offset, err = s.tailNow(ctx, tx, req.ID, o.forStream)
+					o.next.stamp = false
+				}
+				return err
 			}
 		}
 		v, err := s.lookTarget(ctx, tx, req.ID, now)
@@ -66,13 +69,40 @@ func (s *Store) createFork(ctx context.Context, req CreateRequest) (CreateResult
 		if o.err != nil {
 			return o.err
 		}
+		if o.next.tail {
+			if o.next.offset, err = s.tailNow(ctx, tx, req.ID, o.forStream); err != nil {
+				return err
+			}
+		}
 		_, err = s.writeView(ctx, tx, v, now)
 		return err
 	})
 	if err != nil {
 		return CreateResult{}, err
 	}
-	return s.forkResult(ctx, req.ID, made, o, committed)
+	next := o.next.offset
+	if o.next.stamp {
+		copy(next[:], committed.Versionstamp[:])
+	}
+	if made.replaced != nil {
+		s.hub.kick(made.replaced.incarnation)
+	}
+	o.create.Stream = streamOf(req.ID, o.forStream, next)
+	o.create.followed = o.forStream.followed
+	return o.create, nil
+}
+
+// tailNow reads the tail of a stream that was there a moment ago. Where it has
+// gone since, the answer that was to name its tail is that it may have been.
+func (s *Store) tailNow(ctx context.Context, tx kv.Tx, id StreamID, m *meta) (keys.Offset, error) {
+	v, err := s.look(ctx, tx, id, s.now())
+	if err != nil {
+		return keys.Offset{}, err
+	}
+	if v.meta == nil || v.meta.incarnation != m.incarnation {
+		return keys.Offset{}, applied(nil)
+	}
+	return s.tail(ctx, s.lastRecord(tx, m.incarnation), v.meta)
 }
 
 func (s *Store) lookTarget(ctx context.Context, tx kv.Tx, id StreamID, now time.Time) (*view, error) {
@@ -87,32 +117,6 @@ func (s *Store) lookTarget(ctx context.Context, tx kv.Tx, id StreamID, now time.
 	fence, err := tx.Get(s.space.Fence(id.Bucket)).Wait(ctx)
 	v.fenced = fence != nil
 	return v, err
-}
-
-func (s *Store) forkResult(ctx context.Context, id StreamID, v *view, o outcome, c kv.Committed) (CreateResult, error) {
-	next := o.next.offset
-	if o.next.stamp {
-		copy(next[:], c.Versionstamp[:])
-	}
-	if v.replaced != nil {
-		s.hub.kick(v.replaced.incarnation)
-	}
-	if o.next.tail {
-		err := s.read(ctx, func(ctx context.Context, tx kv.Tx) error {
-			var err error
-			next, err = s.tail(ctx, s.lastRecord(tx, o.forStream.incarnation), o.forStream)
-			return err
-		})
-		if err != nil && o.create.Created {
-			return CreateResult{}, applied(err)
-		}
-		if err != nil {
-			return CreateResult{}, err
-		}
-	}
-	o.create.Stream = streamOf(id, o.forStream, next)
-	o.create.followed = o.forStream.followed
-	return o.create, nil
 }
 
 // forkMeta reads the source and returns the metadata of a fork of it.
