@@ -38,8 +38,9 @@
 // every method. Giving only the methods a subresource has to it, and the others
 // to a stream of that name, lost: such a stream could be made but not read.
 //
-// "__ds" as the first segment below the stream root is reserved for
-// subscriptions and answers 404 until they exist.
+// "__ds" as the first segment below either stream root is reserved for
+// subscriptions (PROTOCOL.md 6), which answer 404 where there are none. In a
+// bucket they live at "$ds": subscriptions.go.
 //
 // # Caching
 //

@@ -162,7 +162,7 @@ func checkBaseID(id string) error {
 const reservedRoot = "__ds"
 
 func errReservedRoot() error {
-	return refuse(codeReservedPath, "%s is reserved for subscriptions, which this server does not have", reservedRoot)
+	return refuse(codeReservedPath, "%s is reserved for subscriptions", reservedRoot)
 }
 
 // parseBucketed parses what follows /{bucket}/.
