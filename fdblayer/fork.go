@@ -22,7 +22,8 @@ const forkWitness = time.Minute
 // Reads: the target's view and its bucket's fence; the source's view; by
 // snapshot the source's tail and, for a sub-offset, its records. Conflict set:
 // both meta keys. So the source can't be deleted unseen, and appends to it,
-// which only move the tail further, don't matter. Witness: an entry of the gc
+// which only move the tail further, don't matter; and, where the source's
+// beginning is gone, its snapshot pointer. Witness: an entry of the gc
 // queue that clears nothing but itself. The fork can't be its own witness: it
 // may have been deleted since, and must not be made again.
 func (s *Store) createFork(ctx context.Context, req CreateRequest) (CreateResult, error) {
@@ -142,6 +143,9 @@ func (s *Store) forkMeta(ctx context.Context, tx kv.Tx, req *CreateRequest, inc 
 		m.expiry, m.inheritedExpiry = src.meta.expiry, true
 	}
 	m.retained = src.meta.retained
+	if err := s.inheritSnapshot(ctx, tx, src, point, inc); err != nil {
+		return nil, err
+	}
 	f := &forkMeta{
 		source: req.Fork.Source, sourceIncarnation: src.meta.incarnation,
 		hasOffset: req.Fork.Offset != nil, offset: anchor,
@@ -155,6 +159,29 @@ func (s *Store) forkMeta(ctx context.Context, tx kv.Tx, req *CreateRequest, inc 
 	}
 	m.fork = f
 	return m, nil
+}
+
+// inheritSnapshot gives the fork of a stream whose beginning is gone the
+// snapshot that stands for it (extensions 3.4): the same blob, which stays with
+// its owner for as long as a fork needs it. A fork that begins before that
+// snapshot could not be rebuilt by anybody, and is refused.
+func (s *Store) inheritSnapshot(ctx context.Context, tx kv.Tx, src *seen, point keys.Offset, inc keys.Incarnation) error {
+	if src.meta.retained.IsStart() {
+		return nil
+	}
+	p, err := s.snapshotPointer(ctx, tx, src.meta.incarnation)
+	if err != nil {
+		return err
+	}
+	if p == nil || point.Less(p.snapshot.Offset) {
+		return errorf(CodeForkConflict, "the source's beginning is gone, and its snapshot is newer than the fork offset")
+	}
+	if !p.pinned {
+		p.pinned = true
+		tx.Set(s.space.Snapshot(src.meta.incarnation), p.encode())
+	}
+	tx.Set(s.space.Snapshot(inc), p.encode())
+	return nil
 }
 
 // sourceError tells the errors of a fork's source from those of its target.

@@ -113,7 +113,7 @@ func TestValuesMatchGoldenBytes(t *testing.T) {
 	}
 	at := &meta{incarnation: inc, contentType: "text/plain", created: time.UnixMilli(1), softDeleted: true,
 		expiry: Expiry{At: time.UnixMilli(1_800_000_000_000), AtText: "2027-01-15T08:00:00Z"}}
-	snap := &snapshotPointer{Snapshot{Offset: off, ContentType: "image/png", Digest: "d1", Size: 70_000}, keys.BlobID{3: 4}}
+	snap := &snapshotPointer{Snapshot{Offset: off, ContentType: "image/png", Digest: "d1", Size: 70_000}, keys.BlobID{3: 4}, inc, true}
 	mid := packer{openMid: true}
 	mid.add([]byte("abc"))
 	inline := mid.done()[0].value

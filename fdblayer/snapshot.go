@@ -19,6 +19,12 @@ import (
 type snapshotPointer struct {
 	snapshot Snapshot
 	blob     keys.BlobID
+	// owner is the incarnation the blob hangs under: this one, or the one a
+	// fork has the snapshot from.
+	owner keys.Incarnation
+	// pinned says that a fork has this snapshot too: its blob then goes with
+	// its owner, which forks keep, and not when it is superseded.
+	pinned bool
 }
 
 func (p *snapshotPointer) public() *Snapshot {
@@ -35,6 +41,12 @@ func (p *snapshotPointer) encode() []byte {
 	b := append(make([]byte, 0, 160), snapshotFormat)
 	b = append(b, p.snapshot.Offset[:]...)
 	b = append(b, p.blob[:]...)
+	b = append(b, p.owner[:]...)
+	if p.pinned {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
 	b = binary.AppendUvarint(b, uint64(p.snapshot.Size))
 	b = appendString(b, p.snapshot.ContentType)
 	return appendString(b, p.snapshot.Digest)
@@ -48,6 +60,8 @@ func decodeSnapshot(b []byte) (*snapshotPointer, error) {
 	p := &snapshotPointer{}
 	p.snapshot.Offset = keys.Offset(d.array16())
 	p.blob = keys.BlobID(d.array16())
+	p.owner = keys.Incarnation(d.array16())
+	p.pinned = d.byte() == 1
 	p.snapshot.Size = int64(d.uvarint())
 	p.snapshot.ContentType = d.string()
 	p.snapshot.Digest = d.string()
@@ -272,8 +286,9 @@ func (s *Store) writeSnapshot(ctx context.Context, tx kv.Tx, v *seen, ptr, old *
 		tx.Set(s.space.Blob(inc, ptr.blob, i), rest[:n])
 		rest = rest[n:]
 	}
+	ptr.owner = inc
 	tx.Set(s.space.Snapshot(inc), ptr.encode())
-	if old != nil {
+	if old != nil && old.owner == inc && !old.pinned {
 		s.clearLater(tx, [16]byte(old.blob), kv.Range(s.space.BlobRange(inc, old.blob)), s.now().Add(s.opts.SnapshotGrace))
 	}
 	return nil
@@ -300,15 +315,15 @@ func (s *Store) OpenSnapshot(ctx context.Context, id StreamID, pre Precondition,
 			return nil, e
 		}
 		body = &SnapshotBody{Stream: v.stream(), Snapshot: p.snapshot}
-		body.Body = s.openBlob(caller, v.meta.incarnation, p)
+		body.Body = s.openBlob(caller, p)
 		return v.view, nil
 	})
 	return body, err
 }
 
 // openBlob returns a reader of a snapshot's body for as long as ctx lasts.
-func (s *Store) openBlob(ctx context.Context, inc keys.Incarnation, p *snapshotPointer) *blobReader {
-	return &blobReader{ctx: ctx, store: s, incarnation: inc, id: p.blob, size: p.snapshot.Size}
+func (s *Store) openBlob(ctx context.Context, p *snapshotPointer) *blobReader {
+	return &blobReader{ctx: ctx, store: s, incarnation: p.owner, id: p.blob, size: p.snapshot.Size}
 }
 
 // Bootstrap returns the snapshot and up to maxBytes of the updates after it,
@@ -333,7 +348,7 @@ func (s *Store) Bootstrap(ctx context.Context, id StreamID, pre Precondition, ma
 		req := ReadRequest{ID: id, From: From{Offset: v.meta.retained}, MaxBytes: maxBytes, WholeMessages: true}
 		if p != nil {
 			req.From.Offset = p.snapshot.Offset
-			b.Snapshot = &SnapshotBody{Stream: v.stream(), Snapshot: p.snapshot, Body: s.openBlob(caller, v.meta.incarnation, p)}
+			b.Snapshot = &SnapshotBody{Stream: v.stream(), Snapshot: p.snapshot, Body: s.openBlob(caller, p)}
 		}
 		b.Updates, err = s.piece(ctx, tx, v, req)
 		out = b

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,59 @@ func TestSupersededSnapshotsOutliveTheirReaders(t *testing.T) {
 		if n := e.count(e.space.BlobsRange(st.Incarnation)); n != 1 {
 			t.Errorf("%d chunks are left, want the new snapshot's", n)
 		}
+	})
+}
+
+// The fork of a stream whose beginning is gone has the snapshot that stands for
+// it, whatever becomes of the source and of the source's own snapshot.
+func TestForksOfRetainedStreamsCanBeRebuilt(t *testing.T) {
+	onEngines(t, func(t *testing.T, e *env) {
+		ctx := t.Context()
+		first := e.create("src", "text/plain", "abc").Tail
+		second := e.post("src", "def")
+		publish := func(id string, at keys.Offset, body string) {
+			t.Helper()
+			if _, _, err := e.PublishSnapshot(ctx, PublishRequest{ID: sid(id), Offset: at, Body: strings.NewReader(body), MaxBytes: 99}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fork := func(name, from string, at *keys.Offset) error {
+			_, err := e.Create(ctx, CreateRequest{ID: sid(name), Fork: &Fork{Source: sid(from), Offset: at}})
+			return err
+		}
+		publish("src", second, "abcdef")
+		if _, err := e.Retain(ctx, sid("src"), Precondition{}, first); err != nil {
+			t.Fatal(err)
+		}
+		e.mustFail(fork("early", "src", &first), CodeForkConflict)
+		e.post("src", "ghi")
+		if err := errors.Join(fork("f", "src", nil), fork("g", "f", &second)); err != nil {
+			t.Fatal(err)
+		}
+		publish("src", e.post("src", "jkl"), "superseding")
+		e.clock.advance(24 * time.Hour)
+		if err := e.collectGarbage(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Delete(ctx, sid("src"), Precondition{}); err != nil {
+			t.Fatal(err)
+		}
+		for name, updates := range map[string]string{"f": "ghi", "g": ""} {
+			b, err := e.Bootstrap(ctx, sid(name), Precondition{}, 99)
+			if err != nil || b.Snapshot == nil || b.Snapshot.Snapshot.Offset != second || string(b.Updates.Data) != updates {
+				t.Fatalf("%s: %+v %v", name, b, err)
+			}
+			if body, err := io.ReadAll(b.Snapshot.Body); err != nil || string(body) != "abcdef" {
+				t.Fatalf("%s: %q %v", name, body, err)
+			}
+		}
+		publish("f", e.post("f", "+"), "own")
+		for _, name := range []string{"f", "g"} {
+			if err := e.Delete(ctx, sid(name), Precondition{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.onlyHousekeeping()
 	})
 }
 
