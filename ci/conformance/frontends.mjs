@@ -28,6 +28,7 @@ if (urls.length > 1 || bucket) {
     }
     const target = urls[turn++ % urls.length] + url.pathname + url.search
     const headers = new Headers(init?.headers ?? request?.headers)
+    headers.set("x-forwarded-host", new URL(home).host)
     if (bucket && !headers.has("accept")) headers.set("accept", "application/json")
     if (request) return direct(new Request(target, request), { ...init, headers })
     return direct(target, { ...init, headers })

@@ -65,7 +65,9 @@ func runOnServers(ctx context.Context, s suite, t target) (counts tally.Counts, 
 	defer func() { err = errors.Join(err, log.Close()) }()
 	set, err := frontends.Start(ctx, frontends.Options{
 		Binary: t.binary, Store: t.store, N: t.frontends, ClusterFile: t.clusterFile, Log: log,
-		Args: []string{"--webhook-localhost"}, // where the public suite receives webhooks
+		// The public suite receives webhooks on localhost, and takes turns as a
+		// load balancer does, which says what it was asked for.
+		Args: []string{"--webhook-localhost", "--trusted-proxies=127.0.0.1"},
 	})
 	if err != nil {
 		return tally.Counts{}, errors.Join(err, tailOf(log))
