@@ -42,7 +42,7 @@
 //	sublink   uid stream                                   link types, incarnation(16), acked offset(16)
 //	subpend   uid stream                                   nothing: the stream has pending work
 //	follower  bucket 00 stream 00 uid                      nothing: the link's index by stream
-//	subglob   bucket 00 uid                                versionstamp(10) of its creation, pattern
+//	subglob   bucket 00 uid                                versionstamp(10) of its creation, pattern, 00 wake stream
 //	subglobs  bucket                                       versionstamp(10): the version of the bucket's patterns
 //	submark   shard(1) bucket 00 stream                    versionstamp(10) of the last change of a followed stream
 //	subwake   shard(1)                                     versionstamp(10): the shard's watched wake key

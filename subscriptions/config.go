@@ -90,10 +90,16 @@ func (c Config) normalize(bucket string) (Config, error) {
 		c.WakeStream = ""
 	default:
 		c.URL = ""
-		c.WakeStream, err = normalizePath(bucket, c.WakeStream)
+		if c.WakeStream, err = normalizePath(bucket, c.WakeStream); err == nil && slices.Contains(c.Streams, c.WakeStream) {
+			err = errOwnWakeStream
+		}
 	}
 	return c, err
 }
+
+// A subscription that follows the stream it writes to would wake itself for
+// ever. By a pattern it just doesn't.
+var errOwnWakeStream = errorf(CodeInvalidRequest, "a subscription can't follow its own wake stream")
 
 // normalizePaths sorts and deduplicates paths, so that the same set always has
 // the same hash.

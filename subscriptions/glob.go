@@ -15,6 +15,8 @@ type globs struct {
 	version string
 	root    globNode
 	stamps  map[keys.SubscriptionID]keys.Versionstamp
+	// except are the wake streams of subscriptions, which match none of their own.
+	except map[keys.SubscriptionID]string
 }
 
 type globNode struct {
@@ -27,7 +29,31 @@ type globNode struct {
 }
 
 func newGlobs(version string) *globs {
-	return &globs{version: version, stamps: make(map[keys.SubscriptionID]keys.Versionstamp)}
+	return &globs{
+		version: version, stamps: make(map[keys.SubscriptionID]keys.Versionstamp),
+		except: make(map[keys.SubscriptionID]string),
+	}
+}
+
+// globValue is what is stored of a pattern, after the versionstamp.
+func globValue(c Config) string {
+	if c.WakeStream == "" {
+		return c.Pattern
+	}
+	return c.Pattern + "\x00" + c.WakeStream
+}
+
+// read adds a pattern as it is stored.
+func (g *globs) read(id keys.SubscriptionID, value []byte) (*globs, error) {
+	if len(value) < keys.VersionstampLen {
+		return nil, errCorrupt
+	}
+	pattern, wakeStream, own := strings.Cut(string(value[keys.VersionstampLen:]), "\x00")
+	g.add(id, pattern, keys.Versionstamp(value))
+	if own {
+		g.except[id] = wakeStream
+	}
+	return g, nil
 }
 
 func segmentsOf(path string) []string {
@@ -97,18 +123,29 @@ func enter(nodes []*globNode, n *globNode) []*globNode {
 // matches reports whether any pattern matches a path.
 func (g *globs) matches(path string) bool {
 	for _, n := range g.reached(path) {
-		if len(n.subs) > 0 {
-			return true
+		for _, id := range n.subs {
+			if !g.excepts(id, path) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+func (g *globs) excepts(id keys.SubscriptionID, path string) bool {
+	own, ok := g.except[id]
+	return ok && own == path
 }
 
 // match returns the subscriptions whose pattern matches a path.
 func (g *globs) match(path string) []keys.SubscriptionID {
 	var ids []keys.SubscriptionID
 	for _, n := range g.reached(path) {
-		ids = append(ids, n.subs...)
+		for _, id := range n.subs {
+			if !g.excepts(id, path) {
+				ids = append(ids, id)
+			}
+		}
 	}
 	return ids
 }

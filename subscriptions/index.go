@@ -110,10 +110,12 @@ func loadGlobs(ctx context.Context, tx kv.Tx, space keys.Space, bucket, version 
 		more = m
 		for _, row := range batch {
 			_, id, err := space.ParseSubGlob(row.Key)
-			if err != nil || len(row.Value) < keys.VersionstampLen {
-				return nil, errCorrupt
+			if err != nil {
+				return nil, err
 			}
-			g.add(id, string(row.Value[keys.VersionstampLen:]), keys.Versionstamp(row.Value))
+			if _, err := g.read(id, row.Value); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return g, nil

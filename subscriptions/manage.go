@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"headwater/fdblayer"
@@ -142,9 +143,9 @@ func (s *Service) create(ctx context.Context, tx kv.Tx, id ID, r record, cfg Con
 	tx.Set(s.space.Subscription(id.Bucket, id.Name), r.encode())
 	tx.Set(s.space.SubState(r.uid), state{Bucket: id.Bucket, Name: id.Name}.encode())
 	if cfg.Pattern != "" {
-		tx.Atomic(kv.SetVersionstampedValue, s.space.SubGlob(id.Bucket, r.uid), stamped(cfg.Pattern))
+		tx.Atomic(kv.SetVersionstampedValue, s.space.SubGlob(id.Bucket, r.uid), stamped(globValue(cfg)))
 		s.touchGlobs(tx, id.Bucket)
-		fill = s.beginTask(tx, keys.SubTaskFill, id, r.uid)
+		fill = s.beginTask(tx, keys.SubTaskFill, id, r.uid, taskLease)
 	}
 	return fill, s.linkPaths(ctx, tx, id, r.uid, cfg.Streams)
 }
@@ -310,7 +311,7 @@ func (s *Service) Delete(ctx context.Context, id ID) error {
 			s.touchGlobs(tx, id.Bucket)
 			tx.Clear(s.space.SubFill(u.uid))
 		}
-		s.beginTask(tx, keys.SubTaskDrop, id, u.uid)
+		s.beginTask(tx, keys.SubTaskDrop, id, u.uid, 0)
 		return nil
 	})
 	if err == nil && uid != (keys.SubscriptionID{}) {
@@ -326,6 +327,9 @@ func (s *Service) AddStreams(ctx context.Context, id ID, paths []string) error {
 		return err
 	}
 	return s.change(ctx, id, func(ctx context.Context, tx kv.Tx, u *sub) error {
+		if slices.Contains(paths, u.WakeStream) {
+			return errOwnWakeStream
+		}
 		return s.linkPaths(ctx, tx, id, u.uid, paths)
 	})
 }
@@ -351,7 +355,7 @@ func (s *Service) RemoveStream(ctx context.Context, id ID, path string) error {
 			return err
 		}
 		// An explicit link made before the pattern's has not noted the match.
-		l.glob = l.glob || seen[0].Exists && u.Pattern != "" && globMatch(u.Pattern, path)
+		l.glob = l.glob || seen[0].Exists && u.matches(path)
 		if l.glob {
 			tx.Set(s.space.SubLink(u.uid, path), l.encode())
 			return nil

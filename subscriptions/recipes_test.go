@@ -162,6 +162,7 @@ func TestLateBackfillLosesNothing(t *testing.T) {
 		}
 		e.post("events/a", `3`)
 		e.create("events/b", `1`)
+		e.clock.advance(taskLease)
 		if fill.task != keys.SubTaskFill {
 			t.Fatal(fill)
 		}
@@ -542,6 +543,26 @@ func TestWakeStreamsCanBeFollowed(t *testing.T) {
 		if ev := e.events("wake2"); len(ev) != 1 || ev[0].Stream != "wake" || ev[0].SubscriptionID != "over" {
 			t.Fatalf("%+v", ev)
 		}
+	})
+}
+
+// A subscription does not follow its own wake stream, whatever its pattern: it
+// would wake itself for ever.
+func TestOwnWakeStream(t *testing.T) {
+	onEngines(t, func(t *testing.T, e *env) {
+		e.create("wake", "")
+		e.put("s", pull("**"))
+		e.create("events/a", `1`)
+		e.work(t)
+		if links := e.get("s").Links; len(links) != 1 || links[0].Path != "events/a" {
+			t.Fatalf("%+v", links)
+		}
+		if ev := e.events("wake"); len(ev) != 1 || e.followed("wake") {
+			t.Fatalf("%+v", ev)
+		}
+		mustFail(t, e.AddStreams(t.Context(), ID{Name: "s"}, []string{"x", "wake"}), CodeInvalidRequest)
+		_, _, err := e.Put(t.Context(), ID{Name: "t"}, pull("", "wake"), "")
+		mustFail(t, err, CodeInvalidRequest)
 	})
 }
 

@@ -175,6 +175,11 @@ func (u *sub) streamID(path string) fdblayer.StreamID {
 	return fdblayer.StreamID{Bucket: u.id.Bucket, Stream: path}
 }
 
+// matches reports whether the pattern links a stream.
+func (u *sub) matches(path string) bool {
+	return u.Pattern != "" && path != u.WakeStream && globMatch(u.Pattern, path)
+}
+
 var errNotFound = errorf(CodeNotFound, "no subscription of this id")
 
 // load reads a subscription; nil for none.

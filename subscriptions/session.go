@@ -308,7 +308,7 @@ func (s *Service) settle(ctx context.Context, id ID) (any bool, err error) {
 				if err != nil {
 					return err
 				}
-				if l != nil || u.Pattern != "" && globMatch(u.Pattern, stream) {
+				if l != nil || u.matches(stream) {
 					marked = append(marked, fdblayer.StreamID{Bucket: bucket, Stream: stream})
 				}
 			}

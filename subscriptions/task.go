@@ -14,15 +14,16 @@ const (
 	// taskPage is how many streams one transaction of a task deals with.
 	taskPage = 200
 	// taskLease is how long a task that is worked on is left alone by others.
-	taskLease = 10 * time.Second
+	taskLease = 15 * time.Second
 	// fillWait bounds how long the creation of a subscription waits for the
-	// streams that exist to be linked; the rest is done after its answer.
+	// streams that exist to be linked; the rest is done after its answer. It is
+	// less than the lease that the creator has on the task.
 	fillWait = 10 * time.Second
 )
 
-// beginTask makes a task due, and returns its entry.
-func (s *Service) beginTask(tx kv.Tx, task keys.SubTask, id ID, uid keys.SubscriptionID) entry {
-	e := entry{s.now(), task, uid, id}
+// beginTask makes a task due after a while, and returns its entry.
+func (s *Service) beginTask(tx kv.Tx, task keys.SubTask, id ID, uid keys.SubscriptionID, after time.Duration) entry {
+	e := entry{s.now().Add(after), task, uid, id}
 	tx.Set(s.space.SubDue(e.due, task, uid), dueValue(id))
 	return e
 }
@@ -86,16 +87,17 @@ func (s *Service) fillPage(ctx context.Context, tx kv.Tx, e entry) (over bool, e
 		return false, err
 	}
 	glob, err := tx.Get(s.space.SubGlob(e.id.Bucket, e.uid)).Wait(ctx)
-	if err != nil || len(glob) < keys.VersionstampLen {
+	if err != nil || glob == nil {
 		return true, err // the subscription was deleted
 	}
-	stamp, pattern := keys.Versionstamp(glob), string(glob[keys.VersionstampLen:])
 	names, more, err := s.store.Names(ctx, tx, e.id.Bucket, string(cursor), taskPage)
 	if err != nil {
 		return false, err
 	}
-	g := newGlobs("")
-	g.add(e.uid, pattern, stamp)
+	g, err := newGlobs("").read(e.uid, glob)
+	if err != nil {
+		return false, err
+	}
 	u := &sub{id: e.id}
 	u.uid = e.uid
 	var paths []string
@@ -109,7 +111,7 @@ func (s *Service) fillPage(ctx context.Context, tx kv.Tx, e entry) (over bool, e
 		return false, err
 	}
 	for i, st := range streams {
-		if err := s.fillOne(ctx, tx, e.uid, st, links[i], stamp); err != nil {
+		if err := s.fillOne(ctx, tx, e.uid, st, links[i], g.stamps[e.uid]); err != nil {
 			return false, err
 		}
 	}
