@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -29,15 +28,10 @@ import (
 
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	code := m.Run()
-	if code == 0 {
-		// The FoundationDB client has a goroutine of its own for ever.
-		if err := goleak.Find(goleak.IgnoreAnyFunction("github.com/apple/foundationdb/bindings/go/src/fdb.startNetwork.func1")); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	// FoundationDB's client and a test cluster last as long as the process.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/apple/foundationdb/bindings/go/src/fdb.executeWithRunningNetworkThread.func1"),
+		goleak.IgnoreAnyFunction("headwater/ci/fdbcluster.spawn.func1"))
 }
 
 const patience = 20 * time.Second

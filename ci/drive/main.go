@@ -73,8 +73,10 @@ type target struct {
 	// rounds is how often the extension suite's race cases are repeated; 0 for
 	// its default.
 	rounds int
-	// pids are the processes of the servers that were started.
-	pids []int
+	// pids are the processes of the servers that were started, admins the base
+	// URLs of their admin planes.
+	pids   []int
+	admins []string
 	// serverLog is where the servers' output goes; empty for a file that is
 	// shown when a server fails.
 	serverLog string

@@ -72,7 +72,7 @@ func runOnServers(ctx context.Context, s suite, t target) (counts tally.Counts, 
 	if err != nil {
 		return tally.Counts{}, errors.Join(err, tailOf(log))
 	}
-	t.pids = set.PIDs()
+	t.pids, t.admins = set.PIDs(), set.AdminURLs()
 	counts, err = s(ctx, t, set.URLs())
 	if stopErr := set.Stop(); stopErr != nil {
 		err = errors.Join(err, stopErr, tailOf(log))
@@ -186,6 +186,9 @@ func extensions(ctx context.Context, t target, urls []string) (tally.Counts, err
 		args = append([]string{"-run", t.only}, args...)
 	}
 	env := []string{"HEADWATER_URLS=" + strings.Join(urls, ","), "HEADWATER_SURFACE=" + t.surface, "HEADWATER_PIDS=" + strings.Trim(fmt.Sprint(t.pids), "[]")}
+	if len(t.admins) > 0 {
+		env = append(env, "HEADWATER_ADMIN_URLS="+strings.Join(t.admins, ","))
+	}
 	if t.rounds > 0 {
 		env = append(env, "HEADWATER_ROUNDS="+strconv.Itoa(t.rounds))
 	}

@@ -119,6 +119,7 @@ func bucketCases() []testCase {
 			e.do("DELETE", "/one-"+id+"/stream", nil).want(204)
 			e.do("GET", "/two-"+id+"/stream?offset=-1", nil).want(200).wantBody("two-")
 		}},
+		testCase{"1.2", "purge_bars_the_bucket_for_ever", purgeBars},
 		testCase{"1.6", "base_operations_apply", func(e *env) {
 			s := e.create(typeText, "Stream-TTL", "600")
 			s.add("a")

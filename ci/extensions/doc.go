@@ -9,7 +9,7 @@
 // The environment chooses: HEADWATER_URLS, base URLs that take requests in
 // turn; HEADWATER_SURFACE, base, bucket or both (the default); HEADWATER_ROUNDS,
 // rounds of each race case; HEADWATER_LARGE_MIB, the
-// size of the large snapshot. Every test is named TestExt/{section}_{what}/{surface};
+// size of the large snapshot; HEADWATER_ADMIN_URLS, the servers' admin planes. Every test is named TestExt/{section}_{what}/{surface};
 // a table of sections and counts ends the run.
 //
 // Nothing here knows how offsets or tokens are made: they come from the server.

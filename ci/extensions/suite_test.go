@@ -67,8 +67,10 @@ func allCases() []testCase {
 // service is the servers under test.
 type service struct {
 	bases []string
-	// pids are the servers' processes, where they are known.
+	// pids are the servers' processes, and admins the base URLs of their admin
+	// planes, where they are known.
 	pids   []int
+	admins []string
 	turn   atomic.Uint64
 	client *http.Client
 	// run makes names that no other run has used.
@@ -137,18 +139,22 @@ func newService(t *testing.T) *service {
 		}
 		svc.pids = append(svc.pids, pid)
 	}
+	if s := os.Getenv("HEADWATER_ADMIN_URLS"); s != "" {
+		svc.admins = strings.Split(s, ",")
+	}
 	if s := os.Getenv("HEADWATER_URLS"); s != "" {
 		for u := range strings.SplitSeq(s, ",") {
 			svc.bases = append(svc.bases, strings.TrimRight(u, "/"))
 		}
 		return svc
 	}
-	svc.bases, svc.pids = startServer(t)
+	set := startServer(t)
+	svc.bases, svc.pids, svc.admins = set.URLs(), set.PIDs(), set.AdminURLs()
 	return svc
 }
 
 // startServer builds the server and runs it on the embedded engine.
-func startServer(t *testing.T) (urls []string, pids []int) {
+func startServer(t *testing.T) *frontends.Set {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	binary, err := frontends.Build(ctx, t.TempDir(), false, t.Output())
@@ -174,7 +180,7 @@ func startServer(t *testing.T) (urls []string, pids []int) {
 		}
 		_ = log.Close()
 	})
-	return set.URLs(), set.PIDs()
+	return set
 }
 
 // base is the server the next request goes to.

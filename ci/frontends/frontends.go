@@ -55,6 +55,7 @@ type Set struct {
 
 type server struct {
 	url    string
+	admin  string
 	cmd    *exec.Cmd
 	exited chan struct{}
 	err    error // of Wait; read after exited is closed
@@ -127,6 +128,15 @@ func (s *Set) URLs() []string {
 	return urls
 }
 
+// AdminURLs are the base URLs of the servers' admin planes, in the order of URLs.
+func (s *Set) AdminURLs() []string {
+	urls := make([]string, len(s.servers))
+	for i, srv := range s.servers {
+		urls[i] = srv.admin
+	}
+	return urls
+}
+
 // PIDs are the process ids of the servers, in the order of URLs.
 func (s *Set) PIDs() []int {
 	pids := make([]int, len(s.servers))
@@ -189,7 +199,11 @@ func tryStart(ctx context.Context, o Options, scratch string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--listen", addr, "--store", o.Store}
+	admin, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"serve", "--listen", addr, "--admin-listen", admin, "--store", o.Store}
 	switch o.Store {
 	case Embedded:
 		args = append(args, "--data-dir", filepath.Join(scratch, "data"))
@@ -200,6 +214,7 @@ func tryStart(ctx context.Context, o Options, scratch string) (*server, error) {
 	// is to see whether the server can drain.
 	s := &server{
 		url:    "http://" + addr,
+		admin:  "http://" + admin,
 		cmd:    exec.Command(o.Binary, append(args, o.Args...)...), //nolint:noctx // Stop ends it, see above
 		exited: make(chan struct{}),
 	}
