@@ -124,6 +124,9 @@ func (b *batch) try(ctx context.Context, tx kv.Tx, warm bool, now time.Time) (*a
 	for i, p := range b.work {
 		a.outcomes[i] = judge(views.get(p.id), p, now)
 	}
+	if err := b.ends(ctx, tx, a); err != nil {
+		return nil, keys.Versionstamp{}, err
+	}
 	wrote, err := b.write(ctx, tx, a, now)
 	if err != nil {
 		return nil, keys.Versionstamp{}, err
@@ -558,6 +561,22 @@ func (o *outcome) answer(p *pending, next keys.Offset, known bool) {
 		o.append.Next = next
 		o.append.Closed = o.append.Closed || o.forStream.closed
 	}
+}
+
+// ends fills in the tails as the transaction reads them.
+func (b *batch) ends(ctx context.Context, tx kv.Tx, a *attempt) error {
+	for i := range a.outcomes {
+		o := &a.outcomes[i]
+		if !o.next.before {
+			continue
+		}
+		end, err := b.store.tail(ctx, b.store.lastRecord(tx, o.forStream.incarnation), o.forStream)
+		if err != nil {
+			return err
+		}
+		o.next = position{offset: end}
+	}
+	return nil
 }
 
 // tails reads the tails that outcomes name: after the commit, so that they

@@ -3,6 +3,7 @@ package fdblayer
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -300,6 +301,47 @@ func TestTailsAreThoseOfTheStream(t *testing.T) {
 				d.begin.Store(nil)
 				_ = e.Delete(t.Context(), sid("s"), Precondition{})
 			}
+		}
+	})
+}
+
+// A request that changes nothing is answered with the stream as it was then,
+// and not with what a later one of its batch makes of it.
+func TestAnswersOfOneBatchAreInOrder(t *testing.T) {
+	onEngines(t, func(t *testing.T, e *env) {
+		e.create("s", "text/plain", "")
+		before := e.post("s", "bytes")
+		s, _, f := e.tapped(func(o *Options) { o.Lanes = 1 })
+		gate := make(chan struct{})
+		f.SetPlan(kvtest.Once(nil, kvtest.Fault{Hold: gate}))
+		var work sync.WaitGroup
+		var again CreateResult
+		var end AppendResult
+		do := func(fn func() error) {
+			work.Go(func() {
+				if err := fn(); err != nil {
+					t.Error(err)
+				}
+			})
+			// The lane takes them in this order.
+			time.Sleep(20 * time.Millisecond)
+		}
+		do(func() error {
+			_, err := s.Create(t.Context(), CreateRequest{ID: sid("other")})
+			return err
+		})
+		do(func() (err error) {
+			again, err = s.Create(t.Context(), CreateRequest{ID: sid("s"), ContentType: "text/plain"})
+			return err
+		})
+		do(func() (err error) {
+			end, err = s.Append(t.Context(), AppendRequest{ID: sid("s"), ContentType: "text/plain", Body: []byte("end"), Close: true})
+			return err
+		})
+		close(gate)
+		work.Wait()
+		if again.Stream.Closed || again.Stream.Tail != before || !before.Less(end.Next) {
+			t.Errorf("created again before the end: %+v, the tail was %v", again.Stream, before)
 		}
 	})
 }

@@ -70,7 +70,7 @@ func (s *Store) createFork(ctx context.Context, req CreateRequest) (CreateResult
 		if o.err != nil {
 			return o.err
 		}
-		if o.next.tail {
+		if o.next.before {
 			if o.next.offset, err = s.tailNow(ctx, tx, req.ID, o.forStream); err != nil {
 				return err
 			}

@@ -32,6 +32,7 @@ type view struct {
 	woken          bool
 	renewed        bool
 	packer         packer
+	last           *position // the end of what they write; nil for nothing
 	dirtyProducers map[string]bool
 	seqChanged     bool
 }
@@ -48,6 +49,7 @@ type position struct {
 	offset keys.Offset
 	stamp  bool // the versionstamp is this transaction's
 	tail   bool // the tail of the stream once this transaction has committed
+	before bool // the tail of the stream as this transaction reads it
 }
 
 // outcome is what one request comes to.
@@ -128,7 +130,7 @@ func (v *view) create(now time.Time, req *CreateRequest, fresh *meta, staged *bl
 			return outcome{err: e}
 		}
 		v.renewed = true
-		return outcome{forStream: v.meta, next: v.tail()}
+		return outcome{forStream: v.meta, next: v.end()}
 	case gone.Code == CodeSoftDeleted:
 		return outcome{err: errorf(CodePathDeleted, "the path is held by a deleted stream that forks still need")}
 	case v.fenced:
@@ -144,6 +146,7 @@ func (v *view) create(now time.Time, req *CreateRequest, fresh *meta, staged *bl
 	v.producers, v.seq = nil, nil
 	v.dirtyProducers, v.seqChanged = nil, false
 	v.packer = packer{json: MediaType(fresh.contentType) == "application/json"}
+	v.last = &position{offset: fresh.floor()}
 	v.born, v.metaChanged, v.woken, v.renewed = true, true, true, true
 	next := position{offset: fresh.floor()}
 	if len(req.Body) > 0 || staged != nil {
@@ -194,6 +197,15 @@ func sameExpiry(a, b Expiry) bool {
 // tail is the tail of the stream as far as it can be named now.
 func (v *view) tail() position { return position{tail: true} }
 
+// end is the tail for a request that changes nothing: what requests of other
+// frontends, or later ones of this batch, make of the stream is not to show.
+func (v *view) end() position {
+	if v.last != nil {
+		return *v.last
+	}
+	return position{before: true}
+}
+
 // write lays body, or the staged one, out as records and returns its end.
 func (v *view) write(body []byte, staged *blobRef) position {
 	v.woken, v.renewed = true, true
@@ -204,7 +216,8 @@ func (v *view) write(body []byte, staged *blobRef) position {
 	} else {
 		order, count = v.packer.add(body)
 	}
-	return position{offset: keys.MakeOffset(keys.Versionstamp{}, order, count), stamp: true}
+	v.last = &position{offset: keys.MakeOffset(keys.Versionstamp{}, order, count), stamp: true}
+	return *v.last
 }
 
 // append judges an append, a close, or both, in the order PROTOCOL.md 5.2
