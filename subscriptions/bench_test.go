@@ -3,6 +3,7 @@ package subscriptions
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"headwater/ci/engines"
 	"headwater/fdblayer"
+	"headwater/fdblayer/kv"
 )
 
 // BenchmarkAppend is what an append pays for subscriptions: to a stream that
@@ -77,6 +79,29 @@ func BenchmarkReconcile(b *testing.B) {
 				if err := e.reconcile(b.Context(), fdblayer.StreamID{Stream: "events/a"}); err != nil {
 					b.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkWake is the time from an append to the end of the webhook it causes:
+// acked, and idle again.
+func BenchmarkWake(b *testing.B) {
+	for name, open := range map[string]func(testing.TB) kv.Database{"embedded": engines.Embedded, "foundationdb": engines.FoundationDB} {
+		b.Run(name, func(b *testing.B) {
+			e := newEnv(b, open(b))
+			e.node = e.frontend(func(o *Options) { o.Now = nil })
+			got := make(chan struct{}, 1)
+			r := newReceiver(b, func(w http.ResponseWriter, req *http.Request, d delivered) {
+				done(w, req, d)
+				got <- struct{}{}
+			})
+			e.put("s", hook(r, "events/*"))
+			e.create("events/a", "")
+			e.Start()
+			for b.Loop() {
+				e.post("events/a", `1`)
+				<-got
 			}
 		})
 	}

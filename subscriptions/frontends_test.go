@@ -15,8 +15,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The cluster that tests share ends with the process.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("headwater/ci/fdbcluster.spawn.func1"))
+	// The cluster that tests share, and its client, end with the process.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("headwater/ci/fdbcluster.spawn.func1"),
+		goleak.IgnoreAnyFunction("github.com/apple/foundationdb/bindings/go/src/fdb._Cfunc_fdb_run_network"))
 }
 
 // Frontends that do the same work at the same time do it once.
