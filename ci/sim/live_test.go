@@ -74,7 +74,7 @@ func (fl *follower) note(f *front, o *op, err error, p fdblayer.Piece) *life {
 	if err == nil && !f.lossy.dead.Load() {
 		fl.h.moment++
 		o.ret, o.returned = fl.h.moment, fl.c.now()
-		fl.h.log = append(fl.h.log, fmt.Sprintf("%v #%d frontend %d: live %s %v to %v (%d bytes) closed %v", o.returned.Format("05.000"), o.n, f.name, o.name, p.Start, p.Next, len(p.Data), p.Closed))
+		fl.h.log = append(fl.h.log, fmt.Sprintf("%v #%d frontend %d: %s %s %v to %v (%d bytes) closed %v", o.returned.Format("05.000"), o.n, f.name, o.kind, o.name, p.Start, p.Next, len(p.Data), p.Closed))
 		return fl.h.observe(o, p)
 	}
 	fl.h.end(fl.c, f, o, err)
@@ -84,7 +84,7 @@ func (fl *follower) note(f *front, o *op, err error, p fdblayer.Piece) *life {
 // connect follows over one connection. inc is zero if there was none.
 func (fl *follower) connect(ctx context.Context, req fdblayer.ReadRequest) (end bool, next keys.Offset, inc keys.Incarnation) {
 	f := fl.c.any()
-	o := fl.h.begin(fl.c, f, "live", req.ID.Stream)
+	o := fl.h.begin(fl.c, f, "connect", req.ID.Stream)
 	o.pre = req.Precondition.Incarnation
 	r, p, err := f.Live(ctx, req)
 	if ctx.Err() != nil {
