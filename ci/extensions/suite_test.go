@@ -157,7 +157,7 @@ func newService(t *testing.T) *service {
 func startServer(t *testing.T) *frontends.Set {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	binary, err := frontends.Build(ctx, t.TempDir(), false, t.Output())
+	binary, err := frontends.Build(ctx, t.TempDir(), false, t.Output(), buildFlags()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -62,17 +63,20 @@ type server struct {
 }
 
 // Build compiles the server into dir and returns the binary's path. With fdb
-// the binary needs FoundationDB's client library.
-func Build(ctx context.Context, dir string, fdb bool, log io.Writer) (string, error) {
+// the binary needs FoundationDB's client library. flags are further ones of "go
+// build", such as -race.
+func Build(ctx context.Context, dir string, fdb bool, log io.Writer, flags ...string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
 	out := filepath.Join(dir, "headwater")
-	args := []string{"build", "-o", out}
+	args := append([]string{"build", "-o", out}, flags...)
 	cgo := "CGO_ENABLED=0"
 	if fdb {
 		args = append(args, "-tags", "foundationdb")
+	}
+	if fdb || slices.Contains(flags, "-race") {
 		cgo = "CGO_ENABLED=1"
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/headwater")...)
