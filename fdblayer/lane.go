@@ -2,6 +2,7 @@ package fdblayer
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -189,6 +190,10 @@ func (l *lane) take() (batch []*pending, ok bool) {
 func (l *lane) run() {
 	defer close(l.done)
 	for {
+		// Let requests that are about to arrive join the batch. On an idle
+		// system this costs nothing; on a busy one the lane would else take the
+		// first of them alone, and a commit is dearer than a request.
+		runtime.Gosched()
 		work, ok := l.take()
 		if !ok {
 			return

@@ -3,6 +3,7 @@ package fdblayer
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -241,6 +242,7 @@ func (c *collector) want() int {
 func (c *collector) add(r visit, b []byte) bool {
 	c.marks = append(c.marks, mark{len(c.data), r.end, r.skip})
 	from := len(c.data)
+	c.grow(len(b))
 	c.data = append(c.data, b...)
 	c.next = r.end.WithCount(r.skip + uint32(len(b)))
 	if !c.whole {
@@ -261,6 +263,22 @@ func (c *collector) add(r visit, b []byte) bool {
 	}
 	c.cut(c.boundary)
 	return false
+}
+
+// longPiece is the length from which a piece is taken to become as long as it
+// may: growing it step by step would copy it again and again.
+const longPiece = 512 << 10
+
+// grow makes room for n more bytes.
+func (c *collector) grow(n int) {
+	need := len(c.data) + n
+	switch {
+	case need <= cap(c.data):
+	case need < longPiece:
+		c.data = slices.Grow(c.data, n)
+	default:
+		c.data = append(make([]byte, 0, max(need, c.max+maxRecord)), c.data...)
+	}
 }
 
 // cut shortens data to n bytes.

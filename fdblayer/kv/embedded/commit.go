@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -247,11 +248,12 @@ func (m *committer) commit() {
 }
 
 // newBatch returns a batch for the group: an indexed one, which later atomic
-// operations can read the group's earlier writes from, only if there are any.
+// operations and clears can read the group's earlier writes from, only if there
+// are any.
 func (m *committer) newBatch() *pebble.Batch {
 	for _, c := range m.group {
 		for i := range c.log {
-			if c.log[i].kind == atomicOp {
+			if k := c.log[i].kind; k == atomicOp || k == clearRange {
 				return m.db.store.NewIndexedBatch()
 			}
 		}
@@ -292,7 +294,7 @@ func (m *committer) write(batch *pebble.Batch, c *commit) error {
 		case clearRange:
 			s = span{w.key, w.param}
 			if string(w.key) < string(w.param) {
-				err = batch.DeleteRange(w.key, w.param, nil)
+				err = clearKeys(batch, w.key, w.param)
 			}
 		case stampedKey:
 			s.begin = putStamp(w.key, stamp)
@@ -332,6 +334,36 @@ func modify(batch *pebble.Batch, w mutation) error {
 		return batch.Delete(w.key, nil)
 	}
 	return batch.Set(w.key, value, nil)
+}
+
+// clearFew is the most keys of a range that are cleared one by one.
+const clearFew = 128
+
+// clearKeys clears the keys from begin to end. Few of them, the usual case of
+// a small stream's ranges, are deleted one by one: the first read after a
+// range deletion pays for every one that is still in the memtable, so that
+// thousands of deleted streams made every read slow.
+func clearKeys(batch *pebble.Batch, begin, end []byte) (err error) {
+	iter, err := batch.NewIter(&pebble.IterOptions{LowerBound: begin, UpperBound: end})
+	if err != nil {
+		return err
+	}
+	var found [][]byte
+	for ok := iter.First(); ok && len(found) <= clearFew; ok = iter.Next() {
+		found = append(found, bytes.Clone(iter.Key()))
+	}
+	if err := iter.Close(); err != nil {
+		return err
+	}
+	if len(found) > clearFew {
+		return batch.DeleteRange(begin, end, nil)
+	}
+	for _, k := range found {
+		if err := batch.Delete(k, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *commit) finish(err error) {
