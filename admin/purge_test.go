@@ -55,7 +55,7 @@ func plane(t *testing.T, purger Purger) string {
 	p.Start(ctx, l)
 	t.Cleanup(func() {
 		cancel()
-		http.DefaultClient.CloseIdleConnections()
+		client.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := p.Close(ctx); err != nil {
@@ -65,7 +65,17 @@ func plane(t *testing.T, purger Purger) string {
 	return "http://" + l.Addr().String()
 }
 
-func send(t *testing.T, method, url, body string, header ...string) (*http.Response, string) {
+// client is the tests' own; they close its idle connections.
+var client = &http.Client{Transport: &http.Transport{}}
+
+// answer is a response without its body.
+type answer struct {
+	StatusCode int
+	Status     string
+	Header     http.Header
+}
+
+func send(t *testing.T, method, url, body string, header ...string) (answer, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -79,7 +89,7 @@ func send(t *testing.T, method, url, body string, header ...string) (*http.Respo
 			req.Host = header[i+1]
 		}
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +98,7 @@ func send(t *testing.T, method, url, body string, header ...string) (*http.Respo
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res, string(b)
+	return answer{res.StatusCode, res.Status, res.Header}, string(b)
 }
 
 // progress parses the lines of an answer.
@@ -197,7 +207,7 @@ func TestPurgesAreBounded(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			res, err := http.DefaultClient.Do(req)
+			res, err := client.Do(req)
 			if err != nil {
 				t.Error(err)
 				return
@@ -247,7 +257,7 @@ func deploy(t *testing.T, db kv.Database) *deployment {
 		})
 		srv := httptest.NewServer(frontend.New(store, frontend.Options{}).Handler())
 		t.Cleanup(srv.Close)
-		t.Cleanup(http.DefaultClient.CloseIdleConnections)
+		t.Cleanup(client.CloseIdleConnections)
 		d.urls = append(d.urls, srv.URL)
 		if i == 0 {
 			d.admin = plane(t, store)
@@ -332,7 +342,7 @@ func waitsForSSE(t *testing.T, url string, reading chan<- struct{}) {
 		reading <- struct{}{}
 		return
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		t.Error(err)
 		reading <- struct{}{}

@@ -234,7 +234,7 @@ func TestPurgeOutlivesAKill(t *testing.T) {
 	}
 	defer res.Body.Close()
 	var last admin.Progress
-	for d := json.NewDecoder(res.Body); err == nil; err = d.Decode(&last) { //nolint:revive // the last line counts
+	for d := json.NewDecoder(res.Body); err == nil; err = d.Decode(&last) { // the last line counts
 	}
 	if !errors.Is(err, io.EOF) || !last.Done || last.Removed == streams {
 		t.Errorf("%v, %+v", err, last)

@@ -51,7 +51,7 @@ func (c *purgeCmd) Run(ctx context.Context, out output, in input) error {
 	if err != nil {
 		return fmt.Errorf("the admin plane does not answer: %w", err)
 	}
-	defer res.Body.Close() //nolint:errcheck // a reader has nothing to lose
+	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		return refusal(res)
 	}
