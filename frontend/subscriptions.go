@@ -42,14 +42,15 @@ func parseControl(path string) (c control, ok bool, err error) {
 	if !base {
 		var bucket string
 		bucket, rest, ok = strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		// What is no bucket, or no path, is told so where streams are.
 		if !ok || checkBucket(bucket) != nil {
-			return c, false, nil
+			return c, false, nil //nolint:nilerr // see above
 		}
 		c.bucket, root = bucket, bucketControlRoot
 	}
 	head, rest, _ := strings.Cut(rest, "/")
 	if head, err = unescape(head); err != nil || head != root {
-		return c, false, nil // the error is found again where streams are
+		return c, false, nil //nolint:nilerr // as above
 	}
 	err = c.parse(rest)
 	return c, true, err

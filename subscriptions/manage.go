@@ -263,9 +263,12 @@ func (s *Service) eachRow(ctx context.Context, r keys.Range, fn func(kv.KeyValue
 		if len(rows) < rowsPage {
 			return nil
 		}
-		r.Begin = append(rows[len(rows)-1].Key, 0)
+		r.Begin = after(rows[len(rows)-1].Key)
 	}
 }
+
+// after is the first key after another.
+func after(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
 // page reads up to limit rows in a transaction of its own.
 func (s *Service) page(ctx context.Context, r keys.Range, limit int) ([]kv.KeyValue, error) {

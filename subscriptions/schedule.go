@@ -174,7 +174,7 @@ func (c *scheduler) round(ctx context.Context) (next int64, err error) {
 		if next != 0 || len(rows) < duePage {
 			return next, nil
 		}
-		r.Begin = append(rows[len(rows)-1].Key, 0)
+		r.Begin = after(rows[len(rows)-1].Key)
 	}
 	return 0, nil
 }

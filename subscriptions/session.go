@@ -84,8 +84,8 @@ func (s *Service) Release(ctx context.Context, id ID, token string, req AckReque
 // the current ones, within the lease.
 func (s *Service) asHolder(ctx context.Context, id ID, token string, req AckRequest, pull bool, fn func(ctx context.Context, tx kv.Tx, u *sub) error) error {
 	claims, err := s.verifyToken(ctx, id, token)
-	refused, _ := err.(*Error)
-	if err != nil && refused == nil {
+	var refused *Error
+	if err != nil && !errors.As(err, &refused) {
 		return err
 	}
 	err = s.change(ctx, id, func(ctx context.Context, tx kv.Tx, u *sub) error {

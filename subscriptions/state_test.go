@@ -27,7 +27,7 @@ func failNow(s *state)            { s.fail(t0, "status", 500, 0) }
 func announceNow(s *state)        { s.announced(t0) }
 func claimNow(s *state)           { s.claim(t0, lease, "worker") }
 func acceptNow(s *state)          { s.accepted() }
-func after(d time.Duration) int64 { return ms(t0.Add(d)) }
+func later(d time.Duration) int64 { return ms(t0.Add(d)) }
 
 func TestTransitions(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -36,22 +36,22 @@ func TestTransitions(t *testing.T) {
 		due   int64
 		lease int64
 	}{
-		"work wakes an idle one":         {story(appended), ready, after(0), 0},
-		"a webhook's lease starts":       {story(appended, issueWebhook), delivering, after(lease), after(lease)},
-		"a pull-wake's does not":         {story(appended, issuePull), announcing, after(announceTimeout), 0},
-		"an event waits for a claim":     {story(appended, issuePull, announceNow), woken, after(firstReminder), 0},
-		"a claim takes the lease":        {story(appended, issuePull, announceNow, claimNow), held, after(lease), after(lease)},
-		"a claim may beat the event":     {story(appended, issuePull, claimNow, announceNow), held, after(lease), after(lease)},
-		"work does not disturb a wake":   {story(appended, issueWebhook, appended), delivering, after(lease), after(lease)},
-		"an accepted wake is held":       {story(appended, issueWebhook, acceptNow), held, after(lease), after(lease)},
-		"a failure backs off":            {story(appended, issueWebhook, failNow), backoff, after(time.Second), after(lease)},
-		"a callback answers a failure":   {story(appended, issueWebhook, failNow, func(s *state) { s.renew(t0, lease) }), held, after(lease), after(lease)},
-		"a failure after one is late":    {story(appended, issueWebhook, func(s *state) { s.renew(t0, lease) }, failNow), held, after(lease), after(lease)},
-		"an event that fails waits":      {story(appended, issuePull, failNow), announcing, after(time.Second), 0},
+		"work wakes an idle one":         {story(appended), ready, later(0), 0},
+		"a webhook's lease starts":       {story(appended, issueWebhook), delivering, later(lease), later(lease)},
+		"a pull-wake's does not":         {story(appended, issuePull), announcing, later(announceTimeout), 0},
+		"an event waits for a claim":     {story(appended, issuePull, announceNow), woken, later(firstReminder), 0},
+		"a claim takes the lease":        {story(appended, issuePull, announceNow, claimNow), held, later(lease), later(lease)},
+		"a claim may beat the event":     {story(appended, issuePull, claimNow, announceNow), held, later(lease), later(lease)},
+		"work does not disturb a wake":   {story(appended, issueWebhook, appended), delivering, later(lease), later(lease)},
+		"an accepted wake is held":       {story(appended, issueWebhook, acceptNow), held, later(lease), later(lease)},
+		"a failure backs off":            {story(appended, issueWebhook, failNow), backoff, later(time.Second), later(lease)},
+		"a callback answers a failure":   {story(appended, issueWebhook, failNow, func(s *state) { s.renew(t0, lease) }), held, later(lease), later(lease)},
+		"a failure after one is late":    {story(appended, issueWebhook, func(s *state) { s.renew(t0, lease) }, failNow), held, later(lease), later(lease)},
+		"an event that fails waits":      {story(appended, issuePull, failNow), announcing, later(time.Second), 0},
 		"an end without work is idle":    {story(appended, issueWebhook, func(s *state) { s.end(t0, false) }), idle, 0, 0},
-		"an end with work is due":        {story(appended, issueWebhook, func(s *state) { s.end(t0, true) }), ready, after(0), 0},
+		"an end with work is due":        {story(appended, issueWebhook, func(s *state) { s.end(t0, true) }), ready, later(0), 0},
 		"the end of a lease ends it":     {story(appended, issueWebhook, func(s *state) { s.tick(t0.Add(lease), false) }), idle, 0, 0},
-		"nothing is due before its time": {story(appended, issueWebhook, func(s *state) { s.tick(t0.Add(lease-1), true) }), delivering, after(lease), after(lease)},
+		"nothing is due before its time": {story(appended, issueWebhook, func(s *state) { s.tick(t0.Add(lease-1), true) }), delivering, later(lease), later(lease)},
 	} {
 		if c.got.Phase != c.phase || c.got.Due != c.due || c.got.LeaseUntil != c.lease {
 			t.Errorf("%s: %+v", name, c.got)
@@ -83,9 +83,8 @@ func TestTickActions(t *testing.T) {
 }
 
 func TestRetriesDoubleToAMinuteWithin20Percent(t *testing.T) {
-	want := []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60}
-	for i, w := range want {
-		w *= time.Second
+	for i, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60, 60} {
+		w := time.Duration(seconds) * time.Second
 		if got := retryDelay(i+1, 0); got != w {
 			t.Errorf("attempt %d waits %v, want %v", i+1, got, w)
 		}

@@ -2,6 +2,7 @@ package subscriptions
 
 import (
 	"context"
+	"errors"
 
 	"headwater/fdblayer"
 	"headwater/fdblayer/kv"
@@ -149,7 +150,7 @@ func (s *Service) tick(ctx context.Context, e entry) (*issued, error) {
 		}
 		return nil
 	})
-	if err == errNotFound {
+	if errors.Is(err, errNotFound) {
 		_, err = s.store.Update(ctx, func(_ context.Context, tx kv.Tx, _ kv.Attempt) error {
 			tx.Clear(s.space.SubDue(e.due, keys.SubTaskDeliver, e.uid))
 			return nil

@@ -252,8 +252,8 @@ func TestRetriesArePersisted(t *testing.T) {
 		e.create("events/a", `1`)
 		e.work(t)
 		node := e.node
-		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-			want *= time.Second
+		for i, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+			want := time.Duration(seconds) * time.Second
 			s := e.get("s")
 			if d := s.Delivery; !s.Failed || d.Attempts != i+1 || d.LastError != "status" || d.LastStatus != 503 ||
 				!d.NextAttempt.Equal(e.clock.now().Add(want)) || d.Generation != uint64(i+1) {
