@@ -143,7 +143,7 @@ func (c *checker) feed(p []byte) {
 func (c *checker) one(p []byte) {
 	writer, seq, sent, ok := c.record.parse(p)
 	if !ok || int(writer) >= len(c.next) {
-		c.violation(&c.found.Corrupt, 1, "corrupt record %.80q after %d good ones", p, c.found.Records)
+		c.violation(&c.found.Corrupt, "corrupt record %.80q after %d good ones", p, c.found.Records)
 		return
 	}
 	c.found.Records++
@@ -153,7 +153,7 @@ func (c *checker) one(p []byte) {
 	case seq > next:
 		// A gap, or the first half of a swap: finish tells, when all is read.
 		if seq-next > maxUnsure {
-			c.violation(&c.found.Corrupt, 1, "writer %d: record %d follows %d", writer, seq, next)
+			c.violation(&c.found.Corrupt, "writer %d: record %d follows %d", writer, seq, next)
 			return
 		}
 		if c.missing[writer] == nil {
@@ -166,9 +166,9 @@ func (c *checker) one(p []byte) {
 	default:
 		if _, late := c.missing[writer][seq]; late {
 			delete(c.missing[writer], seq)
-			c.violation(&c.found.Reordered, 1, "writer %d: record %d came after %d", writer, seq, next-1)
+			c.violation(&c.found.Reordered, "writer %d: record %d came after %d", writer, seq, next-1)
 		} else {
-			c.violation(&c.found.Duplicate, 1, "writer %d: record %d came twice", writer, seq)
+			c.violation(&c.found.Duplicate, "writer %d: record %d came twice", writer, seq)
 		}
 		return
 	}
@@ -177,8 +177,8 @@ func (c *checker) one(p []byte) {
 	}
 }
 
-func (c *checker) violation(count *int64, n int64, format string, args ...any) {
-	*count += n
+func (c *checker) violation(count *int64, format string, args ...any) {
+	*count++
 	if c.found.First == "" {
 		c.found.First = c.name + ": " + fmt.Sprintf(format, args...)
 	}
@@ -188,7 +188,7 @@ func (c *checker) violation(count *int64, n int64, format string, args ...any) {
 // was found. The writers must have stopped.
 func (c *checker) finish(sources []*source) Verification {
 	if len(c.partial) > 0 && c.found.Corrupt == 0 {
-		c.violation(&c.found.Corrupt, 1, "ends within a record: %.40q", c.partial)
+		c.violation(&c.found.Corrupt, "ends within a record: %.40q", c.partial)
 	}
 	if c.found.Corrupt > 0 {
 		return c.found
@@ -200,16 +200,16 @@ func (c *checker) finish(sources []*source) Verification {
 		}
 		for seq := range c.missing[w] {
 			if !unsure(seq) {
-				c.violation(&c.found.Lost, 1, "writer %d: record %d of %d is missing", w, seq, s.issued.Load())
+				c.violation(&c.found.Lost, "writer %d: record %d of %d is missing", w, seq, s.issued.Load())
 			}
 		}
 		for seq := c.next[w]; seq < s.issued.Load(); seq++ {
 			if !unsure(seq) {
-				c.violation(&c.found.Lost, 1, "writer %d: record %d of %d is missing at the end", w, seq, s.issued.Load())
+				c.violation(&c.found.Lost, "writer %d: record %d of %d is missing at the end", w, seq, s.issued.Load())
 			}
 		}
 		if issued := s.issued.Load(); c.next[w] > issued {
-			c.violation(&c.found.Corrupt, 1, "writer %d sent %d records, %d were read", w, issued, c.next[w])
+			c.violation(&c.found.Corrupt, "writer %d sent %d records, %d were read", w, issued, c.next[w])
 		}
 	}
 	return c.found

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -68,13 +69,13 @@ func (x *exchange) step(fd uintptr) bool {
 		return false
 	}
 	x.n, x.err = ignoringEINTR(syscall.Read, int(fd), x.into)
-	return x.err != syscall.EAGAIN
+	return !errors.Is(x.err, syscall.EAGAIN)
 }
 
 func ignoringEINTR(call func(int, []byte) (int, error), fd int, p []byte) (int, error) {
 	for {
 		n, err := call(fd, p)
-		if err != syscall.EINTR {
+		if !errors.Is(err, syscall.EINTR) {
 			return n, err
 		}
 	}

@@ -78,7 +78,7 @@ func (l *liveReader) follow(ctx context.Context, ready func()) error {
 			}
 		})
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // its end is how a reader is told to leave
 		}
 		if err != nil {
 			return fmt.Errorf("live reader %d: %w", l.user, err)

@@ -269,12 +269,6 @@ func (r *run) fault(what string) {
 	r.errors[what]++
 }
 
-func (r *run) fail(what string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fault(what)
-}
-
 func (r *run) verified(v Verification) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

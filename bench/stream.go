@@ -77,16 +77,18 @@ func (r *run) eachConn(ctx context.Context, t target, n int, f func(c *conn, i i
 		if err != nil {
 			return err
 		}
-		defer c.close()
+		// The connection is replaced when it breaks; the last one is closed here.
+		defer func() { c.close() }()
 		for i := w; i < n; i += workers {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			if c.dead {
-				if c, err = r.dial(ctx, t); err != nil {
+				fresh, err := r.dial(ctx, t)
+				if err != nil {
 					return err
 				}
-				defer c.close()
+				c = fresh // the old one is closed already
 			}
 			if err := f(c, i); err != nil {
 				return err
@@ -137,7 +139,7 @@ var errNoProgress = errors.New("the stream is not up to date, and its offset doe
 func (r *run) readAll(ctx context.Context, path, offset string, sink func([]byte)) (string, error) {
 	buf := make([]byte, 256<<10)
 	for {
-		res, err := r.get(ctx, path+"?offset="+url.QueryEscape(offset))
+		res, err := r.get(ctx, path+"?offset="+url.QueryEscape(offset)) //nolint:bodyclose // drain closes it
 		if err != nil {
 			return "", err
 		}

@@ -258,10 +258,10 @@ func stopProcess(p *os.Process, exited <-chan error, remove []string) error {
 	timer := time.NewTimer(stopWithin)
 	defer timer.Stop()
 	select {
-	case <-exited: // how a peer leaves is its own affair
+	case <-exited: //nolint:errcheck // how a peer leaves is its own affair
 	case <-timer.C:
 		err = errors.Join(err, p.Kill())
-		<-exited
+		<-exited //nolint:errcheck // killed
 	}
 	for _, dir := range remove {
 		err = errors.Join(err, os.RemoveAll(dir))

@@ -13,22 +13,21 @@ import (
 
 // summary is one server's medians over the rounds of one case.
 type summary struct {
-	server     string
-	value      float64 // of the case's metric
-	low, high  float64
-	ops, mb    float64
-	p50, p99   float64 // of operations
-	d50, d99   float64 // of deliveries
-	cores      float64
-	client     float64
-	rss        float64
-	perOp      float64 // server's CPU time, µs
-	perEvent   float64
-	runs       int
-	failures   int
-	failure    string
-	refused    int64
-	durability string
+	server    string
+	value     float64 // of the case's metric
+	low, high float64
+	ops, mb   float64
+	p50, p99  float64 // of operations
+	d50, d99  float64 // of deliveries
+	cores     float64
+	client    float64
+	rss       float64
+	perOp     float64 // server's CPU time, µs
+	perEvent  float64
+	runs      int
+	failures  int
+	failure   string
+	refused   int64
 }
 
 // summarise returns the servers of a case in the order of the tables.

@@ -126,7 +126,9 @@ func profile(ctx context.Context, o options, store *fdblayer.Store, url string) 
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	time.Sleep(c.Warmup)
+	if err := pause(ctx, c.Warmup); err != nil {
+		return errors.Join(err, cmd.Wait())
+	}
 	if o.blocking {
 		runtime.SetBlockProfileRate(10_000)
 		runtime.SetMutexProfileFraction(10)
@@ -138,8 +140,11 @@ func profile(ctx context.Context, o options, store *fdblayer.Store, url string) 
 	if err := pprof.StartCPUProfile(&cpu); err != nil {
 		return err
 	}
-	time.Sleep(c.Duration)
+	err = pause(ctx, c.Duration)
 	pprof.StopCPUProfile()
+	if err != nil {
+		return errors.Join(err, cmd.Wait())
+	}
 	runtime.ReadMemStats(&m2)
 	after, took := store.Stats(), time.Since(began).Seconds()
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
@@ -161,6 +166,17 @@ func profile(ctx context.Context, o options, store *fdblayer.Store, url string) 
 		float64(m2.TotalAlloc-m1.TotalAlloc)/requests, float64(m2.Mallocs-m1.Mallocs)/requests,
 		m2.NumGC-m1.NumGC, float64(m2.PauseTotalNs-m1.PauseTotalNs)/took/1e7)
 	return err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func save(file, name string) (err error) {
