@@ -1,10 +1,13 @@
 package fdblayer
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
+	"headwater/fdblayer/kv"
 	"headwater/keys"
 )
 
@@ -169,4 +172,54 @@ func TestMemoryIsBounded(t *testing.T) {
 	if n := len(m.streams[v.id].producers); n > 2*warmProducers {
 		t.Errorf("%d producers are remembered", n)
 	}
+}
+
+// A close that committed at the same version as a lane's last append is not
+// missed by the next one, which is why a warm batch reads as of V-1. The
+// engine's committer is kept busy, so that both commits fall into one group.
+func TestCloseOfTheSameVersionIsSeen(t *testing.T) {
+	onEngines(t, func(t *testing.T, e *env) {
+		other := e.frontend(nil)
+		ctx := t.Context()
+		met := 0
+		for round := 0; round < 300 && met < 3; round++ {
+			id := fmt.Sprint("s", round)
+			e.create(id, "text/plain", "")
+			e.post(id, "1")
+			e.post(id, "2")
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				_, err := kv.Transact(ctx, e.db, func(_ context.Context, tx kv.Tx, _ kv.Attempt) error {
+					for i := range 60 {
+						tx.Set(append(e.space.System("busy"), byte(i)), make([]byte, 90_000))
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Millisecond)
+			var mine, end AppendResult
+			var mineErr, endErr error
+			wg.Go(func() {
+				end, endErr = other.Append(ctx, AppendRequest{ID: sid(id), ContentType: "text/plain", Body: []byte("end"), Close: true})
+			})
+			wg.Go(func() { mine, mineErr = e.appendAs(e.Store, id, "3", nil, nil) })
+			wg.Wait()
+			if endErr != nil {
+				t.Fatal(endErr)
+			}
+			a, b := mine.Next.Versionstamp(), end.Next.Versionstamp()
+			if mineErr != nil || [8]byte(a[:]) != [8]byte(b[:]) {
+				continue
+			}
+			met++
+			_, err := e.appendAs(e.Store, id, "late", nil, nil)
+			e.mustFail(err, CodeClosed)
+		}
+		if met == 0 {
+			t.Skip("no two commits shared a version")
+		}
+	})
 }

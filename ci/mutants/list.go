@@ -21,7 +21,7 @@ var mutants = []mutant{
 	{
 		"warm batch reads as of V",
 		[]edit{{"fdblayer/warm.go", "tx.SetReadVersion(version - 1)", "tx.SetReadVersion(version)"}},
-		[]test{layer("TestCloseRacesWarmAppends")},
+		[]test{layer("TestCloseOfTheSameVersionIsSeen")},
 	},
 	{
 		"warm batch without conflict on meta",

@@ -413,7 +413,7 @@ func snapshotBody(inc keys.Incarnation, at keys.Offset, n, size int) []byte {
 func (cl *client) checkSnapshot(o *op, s *fdblayer.SnapshotBody, err error, b []byte) {
 	if err != nil {
 		for _, k := range cl.h.kills[o.name] {
-			if (k.ret == 0 || k.maybeApplied()) && k.call < o.ret {
+			if (k.ret == 0 || k.unknown || k.err == nil && k.ret > o.call) && k.call < o.ret {
 				return // the stream was deleted while it was read
 			}
 		}
@@ -441,8 +441,8 @@ func (cl *client) publish() {
 		return
 	}
 	size := 10 + cl.dice.n(300_000)
-	if cl.dice.in(1, 20) {
-		size = 1_000_000 + cl.dice.n(4_000_000)
+	if cl.dice.in(1, 4) { // more than one transaction
+		size = 1_000_000 + cl.dice.n(1_500_000)
 	}
 	var st fdblayer.Stream
 	cl.do("publish", name, func(o *op) { o.pre, o.what = l.inc, at.String() }, func(ctx context.Context, f *front, o *op) (err error) {
