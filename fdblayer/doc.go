@@ -11,6 +11,7 @@
 //   - read.go finds bytes; log.go walks records across the segments of a fork.
 //   - fork.go, delete.go, retain.go, snapshot.go are the rarer recipes, one
 //     transaction each; blob.go stages bodies too large for one.
+//   - follow.go lets those who follow streams from above notice changes.
 //   - hub.go and live.go wake readers; touch.go renews sliding TTLs;
 //     sweep.go clears what is due, under a lease.
 //

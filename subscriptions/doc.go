@@ -60,6 +60,15 @@
 // stays when that stream is deleted; one that is created there later is
 // followed from its birth. A glob link goes with its stream.
 //
+// A subscription never follows its own wake stream, whatever its pattern: it
+// would wake itself for ever.
+//
+// # Clocks
+//
+// Leases and retries go by the wall clocks of frontends. Where these disagree,
+// a lease ends early or late by as much; the generation still decides who holds
+// what.
+//
 // # Bounds
 //
 // One wake names at most 1000 streams with work, the next names the next. For a
