@@ -121,9 +121,7 @@ func (b *batch) try(ctx context.Context, tx kv.Tx, warm bool, now time.Time) (*a
 	}
 	b.lane.attempt++
 	a := &attempt{number: b.lane.attempt, views: views.order, outcomes: make([]outcome, len(b.work))}
-	for i, p := range b.work {
-		a.outcomes[i] = judge(views.get(p.id), p, now)
-	}
+	b.judgeAll(a, views, now)
 	if err := b.ends(ctx, tx, a); err != nil {
 		return nil, keys.Versionstamp{}, err
 	}

@@ -47,6 +47,7 @@ type lane struct {
 	attempt uint64
 	doubt   bool
 	warm    memory
+	waiting waiting
 }
 
 // pending is one write on its way through a lane.
@@ -58,6 +59,9 @@ type pending struct {
 	staged *stagedBody
 
 	taken bool // guarded by lane.mu
+	// until is when a request that came before its predecessor is refused;
+	// zero while it is not known to have. Owned by the lane's goroutine.
+	until time.Time
 	// out is valid once done is closed.
 	out  outcome
 	done chan struct{}
@@ -164,9 +168,19 @@ func (l *lane) close() {
 	l.mu.Unlock()
 }
 
-// take removes the next batch from the queue; ok is false once the lane is
-// closed and empty.
-func (l *lane) take() (batch []*pending, ok bool) {
+// next returns the next batch; ok is false once the lane is closed and empty.
+// Requests that waited for a predecessor come last, so that it is before them.
+func (l *lane) next() (batch []*pending, ok bool) {
+	batch, open := l.take()
+	if len(batch) != 1 || batch[0].size() <= batchBytes {
+		batch = append(batch, l.waiting.due(batch, time.Now(), !open)...)
+	}
+	return batch, open || len(batch) > 0
+}
+
+// take removes the next batch from the queue; open is false once the lane is
+// closed and the queue empty.
+func (l *lane) take() (batch []*pending, open bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	size, n := 0, 0
@@ -194,7 +208,7 @@ func (l *lane) run() {
 		// system this costs nothing; on a busy one the lane would else take the
 		// first of them alone, and a commit is dearer than a request.
 		runtime.Gosched()
-		work, ok := l.take()
+		work, ok := l.next()
 		if !ok {
 			return
 		}
@@ -209,16 +223,22 @@ func (l *lane) run() {
 // rest waits for work. A lane that rests long enough for its memory to be of
 // no more use drops it: an idle stream costs nothing.
 func (l *lane) rest() {
-	if l.warm.empty() {
+	limit := warmAge
+	switch {
+	case len(l.waiting.requests) > 0:
+		limit = l.waiting.wait(time.Now())
+	case l.warm.empty():
 		<-l.wake
 		return
 	}
-	t := time.NewTimer(warmAge)
+	t := time.NewTimer(limit)
 	defer t.Stop()
 	select {
 	case <-l.wake:
 	case <-t.C:
-		l.warm.clear()
+		if limit == warmAge {
+			l.warm.clear()
+		}
 	}
 }
 
@@ -234,6 +254,9 @@ func (l *lane) commit(work []*pending) {
 		}
 	}
 	for _, p := range work {
+		if p.out.early && l.waiting.add(p) {
+			continue
+		}
 		close(p.done)
 	}
 }

@@ -59,6 +59,7 @@ type outcome struct {
 	append    AppendResult
 	next      position
 	forStream *meta
+	early     bool // refused only because its predecessor has not come yet
 }
 
 // deadline returns when the stream expires; ok is false if it does not.

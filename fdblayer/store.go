@@ -29,6 +29,10 @@ type Options struct {
 	CommitTimeout time.Duration
 	// ReadTimeout bounds how long a read is tried; 10 s by default.
 	ReadTimeout time.Duration
+	// PredecessorWait is how long an idempotent producer's request that
+	// overtook its predecessor waits for it before it is refused; 50 ms by
+	// default. Negative refuses at once.
+	PredecessorWait time.Duration
 	// MaxLiveReaders bounds the live readers of this frontend; 100,000 by default.
 	MaxLiveReaders int
 	// SnapshotGrace is how long a superseded snapshot stays readable for
@@ -65,6 +69,7 @@ func (o Options) withDefaults() Options {
 	def(&o.MaxLiveReaders, 100_000)
 	dur(&o.CommitTimeout, 10*time.Second)
 	dur(&o.ReadTimeout, 10*time.Second)
+	dur(&o.PredecessorWait, 50*time.Millisecond)
 	dur(&o.SnapshotGrace, time.Hour)
 	dur(&o.SweepInterval, time.Second)
 	if o.Now == nil {

@@ -67,7 +67,7 @@ func newRun(t *testing.T, db kv.Database, seed uint64) *run {
 	prefix := fmt.Appendf(nil, "model-%d-%d", seed, time.Now().UnixNano())
 	for range 3 {
 		store, err := fdblayer.Open(t.Context(), db, fdblayer.Options{
-			Prefix: prefix, SweepInterval: -1,
+			Prefix: prefix, SweepInterval: -1, PredecessorWait: -1,
 			Now: func() time.Time { return time.UnixMilli(r.clock.Load()) },
 		})
 		if err != nil {
