@@ -153,8 +153,8 @@ func (s *Store) seen(ctx context.Context, tx kv.Tx, v *view, touch, tail kv.Valu
 	if err := s.settleExpiry(ctx, tx, v, now); err != nil {
 		return Seen{}, err
 	}
-	if v.missing(now) != nil {
-		return Seen{Stream: Stream{ID: v.id}}, nil
+	if !v.exists(now) {
+		return Seen{Stream: Stream{ID: v.id}}, nil //nolint:nilerr // that it is missing is what was to be found
 	}
 	end, err := s.tail(ctx, tail, v.meta)
 	return Seen{

@@ -130,12 +130,12 @@ func (h overHTTP) ask(ctx context.Context, name string, r request) (answer, erro
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
-		return answer{unknown: true}, nil //nolint:nilerr // a cut connection answers nothing
+		return answer{unknown: true}, nil // a cut connection answers nothing
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return answer{unknown: true}, nil //nolint:nilerr // the same
+		return answer{unknown: true}, nil
 	}
 	return h.read(r, resp, body)
 }

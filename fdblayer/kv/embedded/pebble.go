@@ -85,7 +85,7 @@ type logger struct{ db *DB }
 func (l *logger) Infof(string, ...any) {}
 
 func (l *logger) Errorf(format string, args ...any) {
-	l.db.opts.Log.Error("pebble: "+fmt.Sprintf(format, args...), "dir", l.db.opts.Dir)
+	l.db.opts.Log.Error("pebble", "message", fmt.Sprintf(format, args...), "dir", l.db.opts.Dir)
 }
 
 // Fatalf must not return. Where the committer called it, the engine stops and

@@ -127,7 +127,7 @@ func (c *cursor) loadBase(ok bool) error {
 // next returns the next row, valid until the next call; a nil key ends the walk.
 func (c *cursor) next() (key, value []byte, err error) {
 	for c.baseOK || c.ownOK {
-		order := 0
+		var order int
 		switch {
 		case !c.baseOK:
 			order = 1

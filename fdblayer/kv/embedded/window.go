@@ -153,7 +153,7 @@ func (w *window) drop(v *version, stale []*pebble.Snapshot) []*pebble.Snapshot {
 
 func closeSnapshots(snaps []*pebble.Snapshot) {
 	for _, s := range snaps {
-		s.Close() // fails never
+		_ = s.Close() // fails never
 	}
 }
 
@@ -309,7 +309,7 @@ func (w *window) end(v *version) {
 	}
 	w.mu.Unlock()
 	if stale != nil {
-		stale.Close() // fails never
+		_ = stale.Close() // fails never
 	}
 }
 

@@ -262,7 +262,7 @@ func testLaterBatches(e *env) {
 		tx := e.begin()
 		it := tx.GetRange(kv.FirstGreaterOrEqual(e.k("A")), kv.FirstGreaterOrEqual(e.k("\xff")), kv.RangeOptions{})
 		got := 0
-		for i := 0; i < c.batches; i++ {
+		for range c.batches {
 			batch, more, err := it.Next(e.ctx)
 			e.must(err)
 			got += len(batch)
