@@ -373,3 +373,6 @@ func touchDue(m *meta, touched, now time.Time) bool {
 }
 
 const touchesPerTTL = 10
+
+// exists reports whether requests can address the stream.
+func (v *view) exists(now time.Time) bool { return v.missing(now) == nil }
