@@ -154,7 +154,7 @@ func (s *Store) seen(ctx context.Context, tx kv.Tx, v *view, touch, tail kv.Valu
 		return Seen{}, err
 	}
 	if !v.exists(now) {
-		return Seen{Stream: Stream{ID: v.id}}, nil //nolint:nilerr // that it is missing is what was to be found
+		return Seen{Stream: Stream{ID: v.id}}, nil
 	}
 	end, err := s.tail(ctx, tail, v.meta)
 	return Seen{
