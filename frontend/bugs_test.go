@@ -21,6 +21,17 @@ func TestRecreatedStreamIsNotNotModified(t *testing.T) {
 	s.create("s", "text/plain")
 	s.add(p, "text/plain", "SAME")
 	s.get(p, "If-None-Match", tag).want(200).wantBody("SAME")
+
+	// Offsets are never used twice, but that of the start is: of an empty stream
+	// only the incarnation tells which one it is.
+	p = s.create("empty", "text/plain")
+	first := s.get(p).want(200)
+	s.do("DELETE", p, "").want(204)
+	s.create("empty", "text/plain")
+	again := s.get(p, "If-None-Match", first.need("Etag")).want(200)
+	if first.need(hIncarnation) == again.need(hIncarnation) {
+		t.Error("the incarnation did not change")
+	}
 }
 
 func TestClosureIsNotHiddenByNotModified(t *testing.T) {

@@ -93,12 +93,12 @@ var mutants = []mutant{
 	{
 		"superseded snapshot cleared at once",
 		[]edit{{"fdblayer/snapshot.go", "s.now().Add(s.opts.SnapshotGrace)", "s.now()"}},
-		[]test{histories},
+		[]test{layer("TestSupersededSnapshotsOutliveTheirReaders")},
 	},
 	{
 		"touch lost",
 		[]edit{{"fdblayer/touch.go", "\t\ttx.Atomic(kv.Max, s.space.Touch(inc), encodeTouch(now))\n", ""}},
-		[]test{layer("TestSlidingTTLAndReaper"), histories},
+		[]test{layer("TestSlidingTTLAndReaper")},
 	},
 	{
 		"fork reference not dropped",
@@ -124,7 +124,7 @@ var mutants = []mutant{
 	{
 		"fork made twice",
 		[]edit{{"fdblayer/fork.go", "\t\tif at.Unknown && o.create.Created {", "\t\tif at.Unknown && o.create.Created && made.meta == nil {"}},
-		[]test{layer("TestForkIsNotMadeTwice"), histories},
+		[]test{layer("TestForkIsNotMadeTwice")},
 	},
 	{
 		"late attempt of the batch before",
@@ -138,7 +138,7 @@ var mutants = []mutant{
 	},
 	{
 		"applied called unavailable",
-		[]edit{{"fdblayer/batch.go", "\t\t\tif o.err == nil && stamp != (keys.Versionstamp{}) {", "\t\t\tif o.err != nil {"}},
+		[]edit{{"fdblayer/batch.go", "p.out = outcome{err: applied(err)}", "p.out = outcome{err: internalError(err)}"}},
 		[]test{layer("TestAppliedIsNeverCalledUnavailable")},
 	},
 	{

@@ -135,7 +135,7 @@ func (cl *client) create() {
 	req := fdblayer.CreateRequest{ID: sid(name), ContentType: contentType(name)}
 	switch cl.dice.n(6) {
 	case 0:
-		req.Expiry = fdblayer.Expiry{HasTTL: true, TTL: 7200}
+		req.Expiry = fdblayer.Expiry{HasTTL: true, TTL: uint64(1500 + cl.dice.n(3000))}
 	case 1:
 		req.Expiry = fdblayer.Expiry{At: time.UnixMilli(cl.c.now().Add(cl.dice.upTo(3 * time.Hour)).UnixMilli()), AtText: "then"}
 	}

@@ -135,17 +135,17 @@ func (s *sim) round() {
 			select {
 			case <-done:
 				return
-			case <-time.After(s.dice.upTo(2 * time.Second)):
+			case <-time.After(s.dice.upTo(time.Second)):
 			}
 			switch s.dice.n(10) {
 			case 0, 1, 2:
 				s.c.replace(true)
 			case 3:
 				s.c.replace(false)
-			case 4, 5:
+			case 4, 5, 6:
 				s.c.count("clock jumped")
 				s.c.ahead.Add(int64(s.dice.upTo(20 * time.Minute)))
-			case 6:
+			case 7:
 				if s.dice.in(1, 4) {
 					s.c.count("clock jumped")
 					s.c.ahead.Add(int64(s.dice.upTo(6 * time.Hour)))
