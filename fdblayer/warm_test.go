@@ -182,7 +182,7 @@ func TestCloseOfTheSameVersionIsSeen(t *testing.T) {
 		other := e.frontend(nil)
 		ctx := t.Context()
 		met := 0
-		for round := 0; round < 300 && met < 3; round++ {
+		for round := 0; round < 150 && met < 3; round++ {
 			id := fmt.Sprint("s", round)
 			e.create(id, "text/plain", "")
 			e.post(id, "1")
@@ -190,7 +190,7 @@ func TestCloseOfTheSameVersionIsSeen(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				_, err := kv.Transact(ctx, e.db, func(_ context.Context, tx kv.Tx, _ kv.Attempt) error {
-					for i := range 60 {
+					for i := range 12 {
 						tx.Set(append(e.space.System("busy"), byte(i)), make([]byte, 90_000))
 					}
 					return nil
