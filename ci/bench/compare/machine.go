@@ -30,6 +30,9 @@ type machine struct {
 	Fsync50 float64   `json:"fsync_p50_ms"`
 	Fsync99 float64   `json:"fsync_p99_ms"`
 	Fsyncs  []float64 `json:"fsync_p50_ms_per_round"`
+	// Loads are the load averages of one minute before each round. The runs
+	// themselves make about two; what is above is others' work.
+	Loads []string `json:"load_average_per_round,omitempty"`
 }
 
 func thisMachine(ctx context.Context) machine {

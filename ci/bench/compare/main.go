@@ -163,6 +163,8 @@ func compete(ctx context.Context, o options, y *yard, f *figures) error {
 			return err
 		}
 		f.Machine.Fsyncs = append(f.Machine.Fsyncs, fsync)
+		load, _, _ := strings.Cut(procLine("/proc/loadavg"), " ")
+		f.Machine.Loads = append(f.Machine.Loads, load)
 		peaks := map[string]float64{}
 		for _, name := range o.cases {
 			c, _ := findCase(name)

@@ -143,7 +143,7 @@ func markdown(f figures, base string) string {
 		{"machine", fmt.Sprintf("%d cores, %s, memory %s", m.Cores, m.CPU, m.Memory)},
 		{"kernel", m.Kernel},
 		{"Go, Node", m.Go + ", " + cmp.Or(m.Node, "none")},
-		{"load average before", m.Load},
+		{"load average", fmt.Sprintf("%s before; per round: %s (the runs themselves make about two)", m.Load, strings.Join(m.Loads, ", "))},
 		{"fsync of 512 B, raw loop", fmt.Sprintf("p50 %.2f ms, p99 %.2f ms before; p50 per round: %s", m.Fsync50, m.Fsync99, list(m.Fsyncs))},
 		{"method", fmt.Sprintf("%d rounds, in each of which the servers take turns at every case; every run on an empty server, warm-up %gs, measured %gs; medians (least–most); load generator and server share the cores", f.Rounds, f.Warmup, f.Duration)},
 	} {
