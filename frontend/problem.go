@@ -35,6 +35,9 @@ const (
 	codeBodyTimeout      fdblayer.Code = "body_timeout"
 	codeTooManyRequests  fdblayer.Code = "too_many_requests"
 	codeClientClosed     fdblayer.Code = "client_closed_request"
+	// The next two are refused by net/http itself, see refusal.go.
+	codeMalformedRequest fdblayer.Code = "malformed_request"
+	codeHeaderTooLarge   fdblayer.Code = "header_too_large"
 )
 
 // statusClientClosed is what the log says of a request whose client went away.
@@ -43,6 +46,8 @@ const statusClientClosed = 499
 // statuses is the error table: what status a code is answered with. A code
 // without a row is a fault of this program (see the test).
 var statuses = map[fdblayer.Code]int{
+	codeMalformedRequest:           http.StatusBadRequest,
+	codeHeaderTooLarge:             http.StatusRequestHeaderFieldsTooLarge,
 	fdblayer.CodeNotFound:          http.StatusNotFound,
 	fdblayer.CodeSourceNotFound:    http.StatusNotFound,
 	fdblayer.CodeSoftDeleted:       http.StatusGone,

@@ -89,7 +89,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			ended <- s.http.ServeTLS(l, s.opts.CertFile, s.opts.KeyFile)
 			return
 		}
-		ended <- s.http.Serve(l)
+		ended <- s.http.Serve(refusing{l})
 	}()
 	select {
 	case err := <-ended:
