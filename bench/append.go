@@ -2,7 +2,9 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 )
@@ -85,7 +87,7 @@ func (w *writer) connect(ctx context.Context) (operation, error) {
 		o := w.outlets[k%len(w.outlets)]
 		seq := o.source.issued.Load()
 		w.record.put(o.record, o.writer, seq, intended)
-		res, err := w.conn.do("POST", o.head, o.body, w.clock.time(intended))
+		res, err := w.conn.do("POST", o.head, o.body, time.Now())
 		o.source.issued.Store(seq + 1)
 		if err == nil && (res.status == http.StatusNoContent || res.status == http.StatusOK) {
 			return len(o.record), nil
@@ -115,6 +117,11 @@ func (w *writer) redial(ctx context.Context) error {
 func (r *run) transport(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	// Without the addresses, so that equal failures are counted together.
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = fmt.Errorf("%s: %w", op.Op, op.Err)
 	}
 	return &statusError{what: "append", body: fmt.Sprintf("(none: %v)", err)}
 }

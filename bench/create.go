@@ -15,14 +15,14 @@ func runCreate(ctx context.Context, r *run) error {
 		if err := w.redial(ctx); err != nil {
 			return nil, err
 		}
-		return func(k int, intended int64) (int, error) {
+		return func(k int, _ int64) (int, error) {
 			if w.conn.dead {
 				if err := w.redial(ctx); err != nil {
 					return 0, err
 				}
 			}
 			s := r.newStream(r.name(i, k), 0)
-			res, err := w.conn.do("PUT", r.head(r.write, "PUT", s.path, 0), nil, r.clock.time(intended))
+			res, err := w.conn.do("PUT", r.head(r.write, "PUT", s.path, 0), nil, time.Now())
 			switch {
 			case err != nil:
 				return 0, r.transport(ctx, err)

@@ -108,7 +108,6 @@ type window struct{ start, warm, end int64 }
 type clock struct{ zero time.Time }
 
 func (c clock) now() int64                   { return int64(time.Since(c.zero)) }
-func (c clock) time(ns int64) time.Time      { return c.zero.Add(time.Duration(ns)) }
 func (c clock) until(ns int64) time.Duration { return time.Duration(ns - c.now()) }
 
 func newRun(ctx context.Context, c Config) (*run, error) {
@@ -202,6 +201,11 @@ func (r *run) work(ctx context.Context, i, workers int, op operation) error {
 				return err
 			}
 			begun = r.clock.now()
+			if begun > r.end+int64(r.cfg.Timeout) {
+				// Else an overloaded server would hold the run for the whole
+				// backlog, one timeout after the other.
+				return r.giveUp()
+			}
 		}
 		n, err := op(k, intended)
 		ended := r.clock.now()
@@ -267,6 +271,14 @@ func (r *run) fault(what string) {
 		what = "others"
 	}
 	r.errors[what]++
+}
+
+// giveUp books that operations were left out since the server was too slow.
+func (r *run) giveUp() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fault(fmt.Sprintf("writers gave up, more than %v behind the rate", r.cfg.Timeout))
+	return nil
 }
 
 func (r *run) verified(v Verification) {

@@ -241,6 +241,25 @@ func TestOmission(t *testing.T) {
 	}
 }
 
+// TestBacklog: a server that can't keep up with the rate ends the run in
+// bounded time, and the run says so.
+func TestBacklog(t *testing.T) {
+	c := short("append-one", serveFake(t, &fake{answer: func(int) (int, bool) {
+		time.Sleep(50 * time.Millisecond)
+		return 0, false
+	}}))
+	c.Writers, c.Rate, c.Duration, c.Timeout = 1, 1000, time.Second, 500*time.Millisecond
+	begun := time.Now()
+	_, err := Run(t.Context(), c)
+	if !errors.Is(err, ErrUnclean) || !strings.Contains(err.Error(), "gave up") {
+		t.Errorf("got %v", err)
+	}
+	// The backlog itself is of 50 s.
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
