@@ -214,7 +214,7 @@ func table(b *strings.Builder, c benchCase, rows []summary) {
 	}
 	for _, r := range rows {
 		if r.failures > 0 {
-			p("\n%s failed in %d of %d runs: %s\n", r.server, r.failures, r.runs, strings.ReplaceAll(r.failure, "\n", "; "))
+			p("\n%s failed in %d of %d runs: %s\n", r.server, r.failures, r.runs, clip(strings.ReplaceAll(r.failure, "\n", "; ")))
 		}
 		if r.refused > 0 {
 			p("\n%s refused %d requests with 429 or 503.\n", r.server, r.refused)
@@ -228,4 +228,13 @@ func list(vs []float64) string {
 		parts[i] = number(v)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// clip keeps a failure's text readable; all of it is among the figures.
+func clip(s string) string {
+	const most = 200
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
 }
