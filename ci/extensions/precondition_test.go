@@ -310,6 +310,11 @@ func preconditionCases() []testCase {
 			s.recreate()
 			s.add("same")
 			s.get("offset=-1", "If-None-Match", tag).want(200).wantBody("same")
+			// Two empty streams share their offsets, and are not the same.
+			empty := e.create(typeText)
+			tag = empty.get("offset=-1").want(200).need("Etag")
+			empty.recreate()
+			empty.get("offset=-1", "If-None-Match", tag).want(200).wantHeader(hIncarnation, empty.incarnation)
 		}},
 		testCase{"2.4", "old_producer_state_is_not_inherited", func(e *env) {
 			s := e.create(typeJSON)
