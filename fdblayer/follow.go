@@ -214,20 +214,15 @@ func (s *Store) Names(ctx context.Context, tx kv.Tx, bucket, after string, limit
 	if after != "" {
 		r.Begin = append(s.space.Meta(bucket, after), 0)
 	}
-	rows := tx.Snapshot().GetRange(kv.FirstGreaterOrEqual(r.Begin), kv.FirstGreaterOrEqual(r.End), kv.RangeOptions{Limit: limit})
-	for again := true; again; {
-		batch, m, err := rows.Next(ctx)
-		if err != nil {
-			return nil, false, err
-		}
-		again = m
-		for _, row := range batch {
-			_, name, err := s.space.ParseMeta(row.Key)
-			if err != nil {
-				return nil, false, err
-			}
+	err = kv.Each(ctx, tx.Snapshot(), kv.Range(r), kv.RangeOptions{Limit: limit}, func(row kv.KeyValue) error {
+		_, name, err := s.space.ParseMeta(row.Key)
+		if err == nil {
 			names = append(names, name)
 		}
+		return err
+	})
+	if err != nil {
+		return nil, false, err
 	}
 	return names, len(names) == limit, nil
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"headwater/keys"
 )
 
 func follow(t *testing.T, s *Store, id string, from From) (*LiveReader, Piece) {
@@ -274,5 +272,3 @@ func TestTopicsGoWithTheirReaders(t *testing.T) {
 		}
 	})
 }
-
-var _ = keys.StartOffset

@@ -61,28 +61,20 @@ func (s *Store) purgePage(ctx context.Context, bucket string) (removed int, err 
 		if !at.Unknown {
 			clear(gone)
 		}
-		rows := tx.GetRange(kv.FirstGreaterOrEqual(r.Begin), kv.FirstGreaterOrEqual(r.End), kv.RangeOptions{Limit: purgePage})
-		for more := true; more; {
-			batch, m, err := rows.Next(ctx)
+		return kv.Each(ctx, tx, kv.Range(r), kv.RangeOptions{Limit: purgePage}, func(row kv.KeyValue) error {
+			_, name, err := s.space.ParseMeta(row.Key)
 			if err != nil {
 				return err
 			}
-			more = m
-			for _, row := range batch {
-				_, name, err := s.space.ParseMeta(row.Key)
-				if err != nil {
-					return err
-				}
-				sm, err := decodeMeta(row.Value)
-				if err != nil {
-					return err
-				}
-				// Forks and their sources lie in one bucket: all go.
-				s.clear(tx, StreamID{bucket, name}, sm)
-				gone[sm.incarnation] = struct{}{}
+			sm, err := decodeMeta(row.Value)
+			if err != nil {
+				return err
 			}
-		}
-		return nil
+			// Forks and their sources lie in one bucket: all go.
+			s.clear(tx, StreamID{bucket, name}, sm)
+			gone[sm.incarnation] = struct{}{}
+			return nil
+		})
 	})
 	if err != nil {
 		return 0, err

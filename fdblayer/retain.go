@@ -79,22 +79,16 @@ func (s *Store) judgeBoundary(ctx context.Context, tx kv.Reader, v *seen, offset
 // the staged bodies of those that have one.
 func (s *Store) dropLog(ctx context.Context, tx kv.Tx, m *meta, offset keys.Offset) error {
 	tx.ClearRange(kv.Range(s.space.LogUntil(m.incarnation, offset)))
-	r := s.space.StagedUntil(m.incarnation, offset)
-	rows := tx.GetRange(kv.FirstGreaterOrEqual(r.Begin), kv.FirstGreaterOrEqual(r.End), kv.RangeOptions{})
-	for {
-		kvs, more, err := rows.Next(ctx)
-		if err != nil {
-			return err
+	staged := kv.Range(s.space.StagedUntil(m.incarnation, offset))
+	err := kv.Each(ctx, tx, staged, kv.RangeOptions{}, func(row kv.KeyValue) error {
+		if len(row.Value) != len(keys.BlobID{}) {
+			return errCorrupt
 		}
-		for _, row := range kvs {
-			if len(row.Value) != len(keys.BlobID{}) {
-				return errCorrupt
-			}
-			tx.ClearRange(kv.Range(s.space.BlobRange(m.incarnation, keys.BlobID(row.Value))))
-		}
-		if !more {
-			tx.ClearRange(kv.Range(r))
-			return nil
-		}
+		tx.ClearRange(kv.Range(s.space.BlobRange(m.incarnation, keys.BlobID(row.Value))))
+		return nil
+	})
+	if err == nil {
+		tx.ClearRange(staged)
 	}
+	return err
 }

@@ -92,16 +92,10 @@ func (s *Store) due(ctx context.Context, r keys.Range) ([]kv.KeyValue, error) {
 	err := s.read(ctx, func(ctx context.Context, tx kv.Tx) error {
 		out = out[:0]
 		tx.SetPriorityBatch()
-		rows := tx.Snapshot().GetRange(kv.FirstGreaterOrEqual(r.Begin), kv.FirstGreaterOrEqual(r.End),
-			kv.RangeOptions{Limit: sweepItems})
-		for more := true; more; {
-			batch, m, err := rows.Next(ctx)
-			if err != nil {
-				return err
-			}
-			out, more = append(out, batch...), m
-		}
-		return nil
+		return kv.Each(ctx, tx.Snapshot(), kv.Range(r), kv.RangeOptions{Limit: sweepItems}, func(row kv.KeyValue) error {
+			out = append(out, row)
+			return nil
+		})
 	})
 	return out, err
 }
@@ -216,21 +210,12 @@ func (s *Store) dropWitnesses(ctx context.Context) error {
 			return err
 		}
 		oldest := version - int64(witnessAge/time.Second)*versionsPerSecond
-		r := s.space.BatchRange()
-		rows := tx.GetRange(kv.FirstGreaterOrEqual(r.Begin), kv.FirstGreaterOrEqual(r.End), kv.RangeOptions{Limit: 10_000})
-		for more := true; more; {
-			batch, m, err := rows.Next(ctx)
-			if err != nil {
-				return err
+		return kv.Each(ctx, tx, kv.Range(s.space.BatchRange()), kv.RangeOptions{Limit: 10_000}, func(row kv.KeyValue) error {
+			if len(row.Value) == witnessLen && int64(binary.BigEndian.Uint64(row.Value[8:])) < oldest {
+				tx.Clear(row.Key)
 			}
-			for _, row := range batch {
-				if len(row.Value) == witnessLen && int64(binary.BigEndian.Uint64(row.Value[8:])) < oldest {
-					tx.Clear(row.Key)
-				}
-			}
-			more = m
-		}
-		return nil
+			return nil
+		})
 	})
 	return err
 }

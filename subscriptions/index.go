@@ -100,23 +100,16 @@ func (x *Index) globs(ctx context.Context, tx kv.Tx, space keys.Space, bucket st
 // tx has read, stands for all of them.
 func loadGlobs(ctx context.Context, tx kv.Tx, space keys.Space, bucket, version string) (*globs, error) {
 	g := newGlobs(version)
-	r := space.SubGlobRange(bucket)
-	rows := tx.Snapshot().GetRange(kv.FirstGreaterOrEqual(r.Begin), kv.FirstGreaterOrEqual(r.End), kv.RangeOptions{})
-	for more := true; more; {
-		batch, m, err := rows.Next(ctx)
+	err := kv.Each(ctx, tx.Snapshot(), kv.Range(space.SubGlobRange(bucket)), kv.RangeOptions{}, func(row kv.KeyValue) error {
+		_, id, err := space.ParseSubGlob(row.Key)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		more = m
-		for _, row := range batch {
-			_, id, err := space.ParseSubGlob(row.Key)
-			if err != nil {
-				return nil, err
-			}
-			if _, err := g.read(id, row.Value); err != nil {
-				return nil, err
-			}
-		}
+		_, err = g.read(id, row.Value)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return g, nil
 }

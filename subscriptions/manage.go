@@ -283,13 +283,12 @@ func (s *Service) page(ctx context.Context, r keys.Range, limit int) ([]kv.KeyVa
 
 func readRows(ctx context.Context, tx kv.Reader, r keys.Range, limit int) ([]kv.KeyValue, error) {
 	var out []kv.KeyValue
-	rows := tx.GetRange(kv.FirstGreaterOrEqual(r.Begin), kv.FirstGreaterOrEqual(r.End), kv.RangeOptions{Limit: limit})
-	for more := true; more; {
-		batch, m, err := rows.Next(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out, more = append(out, batch...), m
+	err := kv.Each(ctx, tx, kv.Range(r), kv.RangeOptions{Limit: limit}, func(row kv.KeyValue) error {
+		out = append(out, row)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
